@@ -1,0 +1,22 @@
+"""
+Files that belong to the program: bundled recipes with their prompts, and migrations.
+
+A checkout has them beside the package, an installed wheel inside it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+_INSTALLED = _PACKAGE / "bundled"
+
+
+def bundled(*parts: str) -> Path:
+    """
+    Return the path of a bundled file or folder, e.g. `bundled("recipes", "control_room")`.
+
+    The path need not exist: an empty layer is the caller's to judge.
+    """
+    root = _INSTALLED if _INSTALLED.is_dir() else _PACKAGE.parent
+    return root.joinpath(*parts)
