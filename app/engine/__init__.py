@@ -1,0 +1,3 @@
+"""
+The core: operations, records, replay and the runner. No SQL, HTTP, files or processes.
+"""

@@ -1,0 +1,203 @@
+"""
+Decisions: what people and the engine decided about a run, as control.jsonl holds them, and what they add up to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from app.engine import plain
+from app.engine.states import RunState
+
+CRASH_LOOP_TRIES = 3
+"""Interrupted tries of one step after which the run is parked."""
+
+PersonPause = "paused_by_person"
+"""Reason of a pause that a person asked for."""
+
+
+class DecisionKind(StrEnum):
+    """
+    Kinds of lines in control.jsonl.
+    """
+
+    TAKEN = "taken"
+    """A process took the run up, for the first time or again."""
+    STARTED = "started"
+    """A try of a step is about to be performed."""
+    CANCEL_REQUESTED = "cancel_requested"
+    """Somebody asked for the run's end."""
+    PAUSED = "paused"
+    """Somebody stopped the run, or the engine parked it."""
+    UNPAUSED = "unpaused"
+    """Somebody let a paused run go on."""
+    RESUMED = "resumed"
+    """Somebody sent an ended run on; names the lines that are dead from now on."""
+    ENDED = "ended"
+    """The run ended; names the journal's length and head, and the causes of a failure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """
+    A try that was begun.
+    """
+
+    key: str
+    """Step."""
+    attempt: int
+    """Which try, from 1."""
+    operation: str
+    """Hash of its operation."""
+    at: str
+    """When it began."""
+    due_at: str | None = None
+    """When a timer, a gate or a wait is over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """
+    The last ending of a run.
+    """
+
+    status: RunState
+    """`done`, `failed` or `cancelled`."""
+    at: str
+    """When."""
+    lines: int
+    """Number of lines in steps.jsonl."""
+    head: str
+    """`sha256:<hex>` of its last line, or of start.json if there is none."""
+    causes: tuple[int, ...] = ()
+    """Positions of the lines that made a failure."""
+    error: Mapping[str, plain.Json] | None = None
+    """`{code, message, key, detail}` of a failure."""
+    ending: Mapping[str, plain.Json] | None = None
+    """`{reason, partial, failed_steps}`."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Decisions:
+    """
+    Everything decided so far; fold lines in with `apply`, in file order.
+    """
+
+    taken: int = 0
+    """How often a process took the run up."""
+    taken_since_release: bool = False
+    """Whether a process took it up since it was created or last resumed."""
+    cancel_requested_at: str | None = None
+    """When its end was asked for, if it was since the last resume."""
+    paused: str | None = None
+    """Reason of the present pause; None while not paused."""
+    pause_error: Mapping[str, plain.Json] | None = None
+    """Error that parked the run."""
+    ended: Ended | None = None
+    """Its ending, unless it was resumed since."""
+    dead: set[int] = field(default_factory=set)
+    """Positions of journal lines that replay skips."""
+    tries: dict[str, list[Started]] = field(default_factory=dict)
+    """Tries begun by key, since the last unpause or resume."""
+    highest_attempt: dict[str, int] = field(default_factory=dict)
+    """Highest attempt begun by key, ever."""
+    overrides: dict[str, plain.Json] = field(default_factory=dict)
+    """What the last resume put in place of frozen facts (`args`, `recipe`, `frozen`, …)."""
+
+    def apply(self, line: Mapping[str, Any]) -> None:
+        """
+        Fold one line in.
+
+        Raises:
+            KeyError, ValueError, TypeError: the line lacks a field or holds a wrong one.
+        """
+        match DecisionKind(line["kind"]):
+            case DecisionKind.TAKEN:
+                self.taken, self.taken_since_release = self.taken + 1, True
+            case DecisionKind.STARTED:
+                self._start(line)
+            case DecisionKind.CANCEL_REQUESTED:
+                self.cancel_requested_at = self.cancel_requested_at or line["at"]
+            case DecisionKind.PAUSED:
+                self.paused, self.pause_error = line["reason"], line.get("error")
+            case DecisionKind.UNPAUSED:
+                self.paused, self.pause_error = None, None
+                self.tries.clear()
+            case DecisionKind.RESUMED:
+                self._resume(line)
+            case DecisionKind.ENDED:
+                self.ended = _ended(line)
+
+    @property
+    def status(self) -> RunState:
+        """
+        Return the state that the authority alone tells; waiting is seen only by a living runner.
+        """
+        if self.ended is not None:
+            return self.ended.status
+        if self.paused is not None:
+            return RunState.PAUSED
+        return RunState.RUNNING if self.taken_since_release else RunState.PENDING
+
+    def _start(self, line: Mapping[str, Any]) -> None:
+        begun = Started(
+            key=line["key"],
+            attempt=line["attempt"],
+            operation=line["operation"],
+            at=line["at"],
+            due_at=line.get("due_at"),
+        )
+        self.tries.setdefault(begun.key, []).append(begun)
+        self.highest_attempt[begun.key] = max(begun.attempt, self.highest_attempt.get(begun.key, 0))
+
+    def _resume(self, line: Mapping[str, Any]) -> None:
+        self.ended = self.cancel_requested_at = self.paused = self.pause_error = None
+        self.taken_since_release = False
+        self.tries.clear()
+        self.dead.update(expand(line["dead"]))
+        self.overrides.update(line.get("overrides") or {})
+
+
+def fold(lines: Iterable[Mapping[str, Any]]) -> Decisions:
+    """
+    Fold all lines of a control journal.
+    """
+    decisions = Decisions()
+    for line in lines:
+        decisions.apply(line)
+    return decisions
+
+
+def ranges(positions: Iterable[int]) -> list[list[int]]:
+    """
+    Write positions as inclusive ranges, ascending.
+    """
+    spans: list[list[int]] = []
+    for position in sorted(set(positions)):
+        if spans and spans[-1][1] == position - 1:
+            spans[-1][1] = position
+        else:
+            spans.append([position, position])
+    return spans
+
+
+def expand(spans: Iterable[Sequence[int]]) -> set[int]:
+    """
+    Read what `ranges` wrote.
+    """
+    return {position for first, last in spans for position in range(first, last + 1)}
+
+
+def _ended(line: Mapping[str, Any]) -> Ended:
+    return Ended(
+        status=RunState(line["status"]),
+        at=line["at"],
+        lines=line["lines"],
+        head=line["head"],
+        causes=tuple(line.get("causes") or ()),
+        error=line.get("error"),
+        ending=line.get("ending"),
+    )

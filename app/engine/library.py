@@ -1,0 +1,123 @@
+"""
+What a recipe may refer to: tools, agents and prompt templates, as values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from app.engine import plain
+
+Tier = Literal["t1", "t3", "t5"]
+"""Size of an agent: small and fast, middle, capable (execution-modes, tier-based step sizing)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """
+    A tool as recipes and people see it.
+    """
+
+    name: str
+    """Id in the registry."""
+    description: str
+    """What it does, in a sentence."""
+    args_schema: Mapping[str, plain.Json]
+    """JSON Schema of its arguments."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """
+    A configured role on a backend.
+    """
+
+    id: str
+    """Name, unique among the agents."""
+    archetype: str
+    """Role that recipes name: planner, writer, editor, …"""
+    tier: Tier
+    """Size, which chooses the prompt variant."""
+    backend: str
+    """Backend that it speaks through."""
+    model: str | None = None
+    """Model or tier name; None: the backend's default."""
+    role: str = ""
+    """Role contract, part of every prompt."""
+    evidence: str = "none"
+    """Evidence its replies must bring: none, any, file or receipt."""
+    modes: tuple[str, ...] = ()
+    """Modes it takes part in; empty: all."""
+
+    def to_json(self) -> dict[str, plain.Json]:
+        """
+        Return the agent as `agents.json` holds it.
+        """
+        return {
+            "id": self.id,
+            "archetype": self.archetype,
+            "tier": self.tier,
+            "backend": self.backend,
+            "model": self.model,
+            "role": self.role,
+            "evidence": self.evidence,
+            "modes": list(self.modes),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptTemplate:
+    """
+    A prompt type with its variants by tier (execution-modes, appendix F).
+    """
+
+    prompt_type: str
+    """Key in the registry."""
+    label: str
+    """What it is for, in a few words."""
+    variants: Mapping[str, str]
+    """Template text by tier: t1, t3, t5; at least one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Library:
+    """
+    Everything that recipes of a project can refer to.
+    """
+
+    tools: Mapping[str, ToolSpec] = field(default_factory=dict)
+    """Tools by name."""
+    agents: tuple[Agent, ...] = ()
+    """Agents in order; the first of an archetype is used."""
+    prompts: Mapping[str, PromptTemplate] = field(default_factory=dict)
+    """Prompt templates by type."""
+
+    def agent_of(self, archetype: str) -> Agent | None:
+        """
+        Return the agent that plays an archetype, or None.
+        """
+        return next((agent for agent in self.agents if agent.archetype == archetype), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """
+    A parsed recipe of any dialect.
+    """
+
+    recipe_id: str
+    """Unique id; project recipes shadow bundled ones by it."""
+    dialect: str
+    """Language it is written in."""
+    label: str
+    """Name for people."""
+    document: Mapping[str, plain.Json]
+    """The recipe itself, as plain JSON."""
+    args_schema: Mapping[str, plain.Json]
+    """JSON Schema of its arguments, declared or derived."""
+    task_patterns: tuple[str, ...] = ()
+    """Phrases and `/expressions/` that route a task to it."""
+    total_steps: int | None = None
+    """Number of its steps; None where its flow can loop."""

@@ -1,0 +1,239 @@
+"""
+Operations: what a driver asks for, as frozen data that names its performer and never holds code, clients or secrets.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from app.engine import plain
+
+INLINE_BODY_BYTES = 4096
+"""Operations up to this size stand in the journal line beside their hash."""
+
+OnInterrupted = Literal["rerun", "ask", "fail"]
+"""What a restart does with a step that was in flight: run it again, wait for a person, or fail it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """
+    When a failed try is made again; the delays survive a restart.
+    """
+
+    max_attempts: int = 1
+    """Tries in all, the first included."""
+    codes: tuple[str, ...] = ()
+    """Error codes that are worth another try; empty: every code."""
+    initial_seconds: float = 1.0
+    """Delay before the second try."""
+    factor: float = 2.0
+    """What each further delay is multiplied by; 1 keeps it level."""
+    max_seconds: float = 300.0
+    """Longest delay."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """
+    Base of all operations.
+    """
+
+    kind: ClassVar[str]
+    """Name of the operation in journals; the key under which its performer is registered."""
+    idle: ClassVar[bool] = False
+    """Whether performing it only waits, so that a run with nothing else open holds no slot."""
+    outside: ClassVar[bool] = False
+    """Whether it leaves traces that a crash does not undo, so that its `started` line is synced."""
+
+    retry: RetryPolicy | None = None
+    """Further tries; None: the first try is final."""
+    timeout_seconds: float | None = None
+    """Wall-clock limit of one try; None: the performer's own."""
+    on_interrupted: OnInterrupted = "rerun"
+    """What a restart does when it finds the step in flight."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall(Operation):
+    """
+    Execute a model-free tool; its output is the payload, and a receipt is written.
+    """
+
+    kind: ClassVar[str] = "tool_call"
+
+    tool: str
+    """Id of the tool in the registry."""
+    args: Mapping[str, plain.Json]
+    """Arguments, all references resolved."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentCall(Operation):
+    """
+    Send one prompt to an agent; its output is the reply's text.
+    """
+
+    kind: ClassVar[str] = "agent_call"
+    outside: ClassVar[bool] = True
+
+    agent_id: str
+    """Configured agent that speaks."""
+    archetype: str | None = None
+    """Role the agent was chosen for, where the recipe names a role."""
+    backend: str
+    """Way to reach the agent, by its name in `agents.json`."""
+    model: str | None = None
+    """Model or tier name; None: the backend's default."""
+    prompt: tuple[plain.Json, ...]
+    """Parts in order: a text, or `{"blob": <blob reference>}` for one kept outside the journal."""
+    system: str | None = None
+    """Role contract or other standing instruction."""
+    tools: bool = False
+    """Whether the agent may use its own tools."""
+    agent_session_id: str | None = None
+    """Conversation to speak in; None: one prompt without a past."""
+    session_created: bool = False
+    """Whether that conversation exists already."""
+    reply_schema: Mapping[str, plain.Json] | None = None
+    """JSON Schema the reply must fit, for backends that can hold a model to it."""
+    max_tokens: int | None = None
+    """Longest reply, in tokens; None: the backend's default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check(Operation):
+    """
+    Look at one fact of the workspace; the output is `{"holds": bool, ...}`.
+    """
+
+    kind: ClassVar[str] = "check"
+
+    check: str
+    """Kind of check, e.g. `file_exists`."""
+    subject: plain.Json
+    """What is looked at, e.g. a path inside the workspace."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitFile(Operation):
+    """
+    Write a text to a file of the workspace, atomically.
+    """
+
+    kind: ClassVar[str] = "commit_file"
+    outside: ClassVar[bool] = True
+
+    path: str
+    """Path inside the workspace."""
+    text: plain.Json
+    """The text, or `{"blob": <blob reference>}`."""
+    overwrite: bool = False
+    """Whether an existing file is replaced; otherwise it fails the step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenIssue(Operation):
+    """
+    Make an issue record; its id is derived from run and key, so that a repetition makes no second one.
+    """
+
+    kind: ClassVar[str] = "open_issue"
+
+    title: str
+    """One line."""
+    body: str = ""
+    """What was found, as text."""
+    facts: Mapping[str, plain.Json] = dataclasses.field(default_factory=dict)
+    """Fields for machines, e.g. the failed check."""
+    receipts: tuple[str, ...] = ()
+    """Receipts that prove it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timer(Operation):
+    """
+    Wait for a duration that a restart does not begin anew.
+    """
+
+    kind: ClassVar[str] = "timer"
+    idle: ClassVar[bool] = True
+
+    seconds: float
+    """Duration."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate(Operation):
+    """
+    Ask a person; the output is `{"decision", "message", "by_default"}`.
+    """
+
+    kind: ClassVar[str] = "gate"
+    idle: ClassVar[bool] = True
+
+    prompt: str
+    """The question."""
+    options: tuple[str, ...] = ("approve", "deny")
+    """Decisions that can be given."""
+    default: str | None = None
+    """Decision taken when time runs out; None: the gate waits for ever."""
+    expires_seconds: float | None = None
+    """Time until the default is taken."""
+    shown_sha256: str | None = None
+    """Hash of what the person is shown and decides on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildRun(Operation):
+    """
+    Start another run by the same door as every run and wait for its end; the output is its ending and slots.
+    """
+
+    kind: ClassVar[str] = "child_run"
+    idle: ClassVar[bool] = True
+
+    recipe_id: str
+    """Recipe of the child."""
+    args: Mapping[str, plain.Json] = dataclasses.field(default_factory=dict)
+    """Its arguments."""
+    description: str | None = None
+    """Its task, as text."""
+
+
+def body(operation: Operation) -> dict[str, plain.Json]:
+    """
+    Return the operation as plain JSON with its kind, without fields at their default.
+
+    Leaving defaults out keeps the hash of an old operation when a later version adds a field.
+    """
+    present = _present(operation)
+    if operation.retry is not None:
+        present["retry"] = _present(operation.retry)
+    return {"kind": operation.kind, **plain.plain(present)}
+
+
+def fingerprint(operation_body: Mapping[str, plain.Json]) -> str:
+    """
+    Return the hash by which replay compares operations.
+    """
+    return plain.labelled_sha256(plain.canonical(operation_body))
+
+
+def _present(value: Operation | RetryPolicy) -> dict[str, object]:
+    defaults = _defaults(type(value))
+    fields = {name: getattr(value, name) for name in defaults}
+    return {name: field for name, field in fields.items() if field != defaults[name]}
+
+
+def _defaults(kind: type[Operation | RetryPolicy]) -> dict[str, object]:
+    return {field.name: _default(field) for field in dataclasses.fields(kind)}
+
+
+def _default(field: dataclasses.Field[object]) -> object:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default

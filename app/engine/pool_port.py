@@ -1,0 +1,112 @@
+"""
+The engine port: what use cases ask of whatever executes runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from app.engine import plain
+from app.engine.states import RunState
+from app.engine.views import RunView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineStatus:
+    """
+    How busy the engine is.
+    """
+
+    running: int
+    """Runs that hold a slot."""
+    queued: int
+    """Runs that wait for one."""
+    resting: int
+    """Loaded runs that wait or are paused."""
+    limit: int
+    """Slots in all."""
+    stopping: bool
+    """Whether it is shutting down."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume:
+    """
+    How an ended run is sent on.
+    """
+
+    from_key: str | None = None
+    """Step to go back to; None: the causes of the ending."""
+    overrides: Mapping[str, plain.Json] = field(default_factory=dict)
+    """Fields of the run's start that are put in place of the frozen ones: `args`, `recipe`, `frozen`, …"""
+
+
+class RunEngine(Protocol):
+    """
+    Execute runs, on whatever engine.
+    """
+
+    async def submit(self, run_id: str) -> RunState:
+        """
+        Queue an accepted run; tell whether it has a slot at once (`running`) or waits (`pending`).
+        """
+
+    def view(self, run_id: str) -> RunView | None:
+        """
+        Return a loaded run as it stands, None for one that is not loaded.
+        """
+
+    async def cancel(self, run_id: str) -> RunState:
+        """
+        Ask for a run's end; answered once the request is durable. It never ends as done after that.
+
+        Raises:
+            errors.NotFound, errors.WrongState: it has ended.
+        """
+
+    async def pause(self, run_id: str) -> RunState:
+        """
+        Stop a run at its next step boundary.
+
+        Raises:
+            errors.NotFound, errors.WrongState: it has ended or is paused.
+        """
+
+    async def unpause(self, run_id: str) -> RunState:
+        """
+        Let a paused or parked run go on, by way of the queue.
+
+        Raises:
+            errors.NotFound, errors.WrongState: it is not paused.
+        """
+
+    async def resume(self, run_id: str, how: Resume) -> RunState:
+        """
+        Send a failed or cancelled run on, by way of the queue.
+
+        Raises:
+            errors.NotFound, errors.WrongState: it is neither failed nor cancelled.
+            errors.RequestInvalid: `from_key` names no step of the run; the living lines do not fit the overrides.
+        """
+
+    async def changed(self, run_id: str, since: int) -> int:
+        """
+        Wait until a run's change number differs from `since`, and return it; numbers live as long as the process.
+        """
+
+    def change_number(self, run_id: str) -> int:
+        """
+        Return a run's present change number.
+        """
+
+    async def ended(self, run_id: str) -> RunState:
+        """
+        Wait until a run that was submitted has ended, and return how.
+        """
+
+    def status(self) -> EngineStatus:
+        """
+        Tell how busy the engine is.
+        """

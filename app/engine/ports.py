@@ -1,0 +1,283 @@
+"""
+Ports: what the engine needs of the outside world, and what drivers need of the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, Protocol
+
+from app.engine import plain
+from app.engine.library import Library, Recipe
+from app.engine.operations import Gate, Operation
+from app.engine.records import BlobRef, Place, Record, Result, StepError, Usage
+from app.engine.runs import Ending, RunStart
+from app.engine.slots import Progress, Slot
+from app.errors import Flaw
+
+
+class Context(Protocol):
+    """
+    The one door between a driver and the world. A driver awaits nothing else.
+    """
+
+    @property
+    def run(self) -> RunStart:
+        """
+        Return the facts of the run, the overrides of its last resume included.
+        """
+
+    async def perform(self, key: str, operation: Operation, place: Place | None = None) -> Record:
+        """
+        Return the final record of an operation, persisted, from the journal or performed now.
+
+        Args:
+            key: Name of the step for ever; unique within the run.
+        """
+
+    async def gather(
+        self, branches: Mapping[str, Coroutine[Any, Any, Any]], *, limit: int | None = None, fail_fast: bool = True
+    ) -> dict[str, Any]:
+        """
+        Run named branches in parallel and return what each returned, in the given order.
+
+        With `fail_fast`, the first branch that raises cancels the others and its error is raised here; without, an
+        error stands in its branch's place. At most `limit` branches run at a time, started in order.
+        """
+
+    async def gate(self, key: str, gate: Gate, place: Place | None = None) -> Record:
+        """
+        Ask a person.
+        """
+
+    async def timer(self, key: str, seconds: float) -> Record:
+        """
+        Wait.
+        """
+
+    async def child(self, key: str, recipe_id: str, args: Mapping[str, plain.Json], description: str = "") -> Record:
+        """
+        Start another run and wait for its end.
+        """
+
+    async def read(self, blob: BlobRef) -> plain.Json:
+        """
+        Return the content behind a handle.
+        """
+
+    def fill(self, name: str, slot: Slot) -> None:
+        """
+        Put a slot on the board.
+        """
+
+    def show(self, progress: Progress) -> None:
+        """
+        Put the run's progress on the board.
+        """
+
+    def emit(self, key: str, facts: Mapping[str, plain.Json]) -> None:
+        """
+        Tell something, once in the life of the run, as an event `recipe.note`.
+        """
+
+    def project(self, projection: Callable[[RunStart, Sequence[Record]], Mapping[str, plain.Json]]) -> None:
+        """
+        Register a pure function that makes further files of the run folder from its records.
+        """
+
+
+class Dialect(Protocol):
+    """
+    One recipe language.
+    """
+
+    name: str
+    """`control_room`, `agent_recipes`, …"""
+    driver_version: int
+    """Raised when the driver asks for other operations than before."""
+    file_suffixes: tuple[str, ...]
+    """Endings of its recipe files, e.g. `.json`."""
+
+    def parse(self, source: str, stem: str) -> Recipe:
+        """
+        Read a recipe file.
+
+        Args:
+            source: Text of the file.
+            stem: Its name without ending; the id where the recipe names none.
+
+        Raises:
+            errors.RecipeInvalid: with every flaw found.
+        """
+
+    def check(self, recipe: Recipe, library: Library) -> list[Flaw]:
+        """
+        Return every flaw that shows only beside the tools, agents and prompts of the project.
+        """
+
+    def freeze(self, recipe: Recipe, library: Library) -> dict[str, plain.Json]:
+        """
+        Return what the driver will need beside the recipe, as plain JSON.
+        """
+
+    def graph(self, recipe: Recipe) -> dict[str, plain.Json]:
+        """
+        Return `{nodes: [{id, label, kind}], edges: [{source, target, label}]}`.
+        """
+
+    def json_schema(self) -> dict[str, plain.Json]:
+        """
+        Return the published JSON Schema of its recipe files.
+        """
+
+    async def drive(self, ctx: Context) -> Ending:
+        """
+        Execute the recipe frozen in `ctx.run`; deterministic.
+
+        Raises:
+            errors.RunFailed: the run failed.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """
+    One try of an operation, as its performer sees it.
+    """
+
+    run: RunStart
+    """Facts of the run."""
+    key: str
+    """Step."""
+    attempt: int
+    """Which try, from 1."""
+    operation: Operation
+    """What is asked."""
+    place: Place
+    """Where the step stands in the recipe."""
+    due_at: str | None
+    """When a timer, a gate or a wait is over; the same after a restart."""
+    read_blob: Callable[[BlobRef], Awaitable[plain.Json]]
+    """Read the content behind a handle."""
+    write_log: Callable[[str, str], Awaitable[None]]
+    """Keep a text (name, text) under `logs/`, masked."""
+
+
+class Performer(Protocol):
+    """
+    Perform operations of one kind.
+    """
+
+    async def perform(self, call: Call) -> Result:
+        """
+        Perform one try.
+
+        A cancellation must reach everything that the try has started, and may take no longer than that needs. An
+        exception other than `errors.StepError` becomes a failed record with the code `internal_error`.
+        """
+
+
+class Slots(Protocol):
+    """
+    A run's hold on the pool's bounded places.
+    """
+
+    async def enter(self) -> None:
+        """
+        Wait until a place is free and take it; at once if one is held.
+        """
+
+    def leave(self) -> None:
+        """
+        Give the place back; nothing if none is held.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOutput:
+    """
+    What a tool returns.
+    """
+
+    payload: dict[str, plain.Json]
+    """The full result."""
+    summary: str
+    """One line about it, at most two hundred characters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentPrompt:
+    """
+    One prompt to an agent.
+    """
+
+    text: str
+    """The prompt, whole."""
+    system: str | None
+    """Standing instruction."""
+    model: str | None
+    """Model of the backend; None: its default."""
+    tools: bool
+    """Whether the agent may use its own tools."""
+    working_dir: PurePath
+    """Folder that the agent works in."""
+    agent_session_id: str | None
+    """Conversation; None: one prompt without a past."""
+    session_created: bool
+    """Whether the conversation exists already."""
+    reply_schema: Mapping[str, plain.Json] | None
+    """JSON Schema that the reply must fit."""
+    max_tokens: int | None
+    """Longest reply; None: the backend's default."""
+    timeout_seconds: float | None
+    """Wall-clock limit; None: the backend's default."""
+    run_id: str
+    """Run it belongs to."""
+    key: str
+    """Step it belongs to."""
+    attempt: int
+    """Which try."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentReply:
+    """
+    What an agent answered, or why it did not.
+    """
+
+    text: str
+    """The reply; empty on an error."""
+    agent_session_id: str | None = None
+    """Conversation it spoke in."""
+    usage: Usage | None = None
+    """What it cost."""
+    error: StepError | None = None
+    """Why there is no reply."""
+
+
+class AgentBackend(Protocol):
+    """
+    A way to reach an agent.
+    """
+
+    def get_name(self) -> str:
+        """
+        Return the backend's name.
+        """
+
+    def resolve_model(self, tier: str) -> str:
+        """
+        Return the model for haiku, sonnet or opus; any other name stands for itself.
+        """
+
+    async def prompt(self, prompt: AgentPrompt) -> AgentReply:
+        """
+        Send one prompt and wait for the reply; a cancellation stops the agent.
+        """
+
+    async def close(self) -> None:
+        """
+        Free what the backend holds.
+        """

@@ -1,0 +1,292 @@
+"""
+The storage port: one run's log, and all runs of a data directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from app.engine import plain
+from app.engine.decisions import DecisionKind, Decisions
+from app.engine.events import Event, EventType
+from app.engine.records import BlobRef, Record
+from app.engine.runs import RunStart, Transition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """
+    A run's authority, read and repaired.
+    """
+
+    start: RunStart
+    """start.json, with the overrides of the last resume."""
+    records: Sequence[Record]
+    """All lines of steps.jsonl in order, dead and non-final ones included."""
+    decisions: Decisions
+    """What control.jsonl adds up to; kept current by the log."""
+    emitted: frozenset[str]
+    """Keys of `recipe.note` events written already."""
+
+
+class RunLog(Protocol):
+    """
+    One run's folder in the hands of its one writer.
+    """
+
+    loaded: Loaded
+    """What was found when it was opened; `decisions` is kept current."""
+
+    async def append_step(self, line: Mapping[str, plain.Json]) -> Record:
+        """
+        Append a journal line and return its record once it is synced.
+
+        `prev` and `batch` are added here. Concurrent callers share a sync; their futures are resolved in line order.
+
+        Raises:
+            errors.StorageFault: it could not be made durable; the same line may be appended again later.
+        """
+
+    async def decide(self, kind: DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True) -> bool:
+        """
+        Append a control line and fold it into `loaded.decisions`; `at` and `prev` are added here.
+
+        Of `cancel_requested` and `ended` the first wins; the loser is not written.
+
+        Returns:
+            Whether the line was written.
+
+        Raises:
+            errors.StorageFault: it could not be made durable.
+        """
+
+    async def put_blob(self, content: bytes, *, text: bool) -> BlobRef:
+        """
+        Keep an output in `blobs/`, synced with its folder.
+        """
+
+    async def get_blob(self, blob: BlobRef) -> plain.Json:
+        """
+        Return a blob's text or JSON.
+
+        Raises:
+            errors.JournalCorrupt: it is missing or does not match its hash.
+        """
+
+    async def add_receipt(self, record: Record) -> None:
+        """
+        Write the receipt of a tool execution, completed from its record; once.
+        """
+
+    async def write_log(self, name: str, text: str) -> None:
+        """
+        Keep a text under `logs/`.
+        """
+
+    def add_event(self, type: EventType, key: str | None = None, data: Mapping[str, plain.Json] | None = None) -> Event:
+        """
+        Number an event and queue it for events.jsonl; it is streamed once it is written.
+        """
+
+    def refresh(self, files: Callable[[], Mapping[str, plain.Json]]) -> None:
+        """
+        Say that the snapshots (run.json, cache.json, projections) are out of date, and how to make them.
+
+        They are replaced soon, and coalesced where steps are faster than they can be written.
+        """
+
+    async def rest(self) -> None:
+        """
+        Write snapshots and events out now.
+        """
+
+    async def move(self, transition: Transition) -> bool:
+        """
+        Apply a move to the index; tell whether it was applied.
+        """
+
+    async def heal(self) -> None:
+        """
+        Continue each failed file from a fresh copy of its confirmed prefix.
+
+        Raises:
+            errors.StorageFault: there is still no room.
+        """
+
+    async def close(self) -> None:
+        """
+        Write everything out and let go of the files.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Created:
+    """
+    What came of a request for a new run.
+    """
+
+    run_id: str
+    """The new run, or the one that the idempotency key found."""
+    existed: bool
+    """Whether it was there before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """
+    A run as lists show it.
+    """
+
+    run_id: str
+    recipe_id: str
+    dialect: str
+    status: str
+    created_at: str
+    updated_at: str
+    completed_at: str | None
+    description: str
+    labels: Mapping[str, str]
+    priority: int
+    session_id: str
+    parent_run_id: str | None
+    error_code: str | None
+    owner: str
+    """`service`, `process`, or `foreign` for a folder that is listed and never started unasked."""
+
+    def to_json(self) -> dict[str, plain.Json]:
+        """
+        Return the summary as plain JSON.
+        """
+        names = (name for name in self.__slots__)
+        return {name: plain.plain(getattr(self, name)) for name in names}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunQuery:
+    """
+    Which runs a list shows, newest first.
+    """
+
+    status: str | None = None
+    """Only this state."""
+    recipe_id: str | None = None
+    """Only runs of this recipe."""
+    label: tuple[str, str] | None = None
+    """Only runs with this label."""
+    created_after: str | None = None
+    """Only runs created at or after this instant."""
+    created_before: str | None = None
+    """Only runs created before this instant."""
+    limit: int = 100
+    """Most runs to return, 1 to 1,000."""
+    cursor: tuple[str, str] | None = None
+    """`(created_at, run_id)` of the last run of the page before."""
+
+
+class RunStore(Protocol):
+    """
+    All runs of a data directory.
+    """
+
+    async def create(self, start: RunStart, *, exclusive: bool = False) -> Created:
+        """
+        Make an accepted run durable: key look-up, `exclusive` and creation are one critical section.
+
+        Raises:
+            errors.Conflict: `idempotency_conflict`, or `recipe_busy` with the unfinished run's id.
+            errors.NoRoom: the disk is full or failing.
+        """
+
+    async def open(self, run_id: str) -> RunLog:
+        """
+        Open a run for writing: verify the chains, cut a torn tail, adopt a folder written by hand.
+
+        Raises:
+            errors.NotFound: there is no such run.
+            errors.JournalCorrupt: the journal is damaged before its end.
+            errors.Conflict: `run_busy`, another process writes it.
+        """
+
+    async def read(self, run_id: str) -> Loaded:
+        """
+        Read a run without taking or changing it.
+
+        Raises:
+            errors.NotFound, errors.JournalCorrupt: as `open`.
+        """
+
+    async def read_blob(self, run_id: str, blob: BlobRef) -> plain.Json:
+        """
+        Return a blob of a run that is not open.
+        """
+
+    async def read_events(self, run_id: str, after: int = 0) -> list[Event]:
+        """
+        Return the events numbered above `after` that are written.
+        """
+
+    async def read_log(self, run_id: str, name: str) -> bytes:
+        """
+        Return a file under `logs/`.
+        """
+
+    async def list_logs(self, run_id: str) -> list[str]:
+        """
+        Return the names under `logs/`.
+        """
+
+    async def read_snapshots(self, run_id: str) -> dict[str, plain.Json]:
+        """
+        Return run.json and cache.json as they stand, without trust; unreadable ones are left out.
+        """
+
+    async def write_snapshots(self, run_id: str, files: Mapping[str, plain.Json]) -> None:
+        """
+        Replace projections of a run that is not open.
+        """
+
+    async def summary(self, run_id: str) -> RunSummary:
+        """
+        Return a run's row.
+
+        Raises:
+            errors.NotFound: there is no such run.
+        """
+
+    async def list_runs(self, query: RunQuery) -> list[RunSummary]:
+        """
+        Return runs, newest first.
+        """
+
+    async def list_unfinished(self) -> list[RunSummary]:
+        """
+        Return the runs that this service must continue, oldest first; rows and folders are compared first.
+        """
+
+    async def delete(self, run_id: str) -> None:
+        """
+        Put a finished run into the trash.
+
+        Raises:
+            errors.WrongState: the run has not ended.
+        """
+
+    async def find_receipt(self, receipt_id: str) -> dict[str, plain.Json]:
+        """
+        Return a receipt.
+
+        Raises:
+            errors.NotFound: there is none of that id.
+        """
+
+    async def put_issue(self, issue: Mapping[str, plain.Json]) -> None:
+        """
+        Write an issue record `{issue_id, …}`; writing it again replaces it.
+        """
+
+    async def has_room(self) -> bool:
+        """
+        Tell whether new runs can be taken: no write has failed since the last that succeeded.
+        """

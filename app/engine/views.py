@@ -1,0 +1,149 @@
+"""
+Views: a run as people and polls see it, living or at rest, made from its authority alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from app.engine import plain
+from app.engine.records import Place, Record, Usage
+from app.engine.runs import RunStart
+from app.engine.slots import Board
+from app.engine.states import RunState, StepState
+
+NEWEST_STEPS = 200
+"""Steps that a run's detail lists at most; the whole log has its own address."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenStep:
+    """
+    A step that is being performed.
+    """
+
+    key: str
+    """Step."""
+    attempt: int
+    """Which try."""
+    kind: str
+    """Kind of its operation."""
+    place: Place
+    """Where it stands in the recipe."""
+    facts: Mapping[str, plain.Json]
+    """`tool`, or `agent_archetype` and `agent_id`."""
+    started_at: str
+    """When the try began."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunView:
+    """
+    One run at one moment.
+    """
+
+    start: RunStart
+    """What it began with."""
+    status: RunState
+    """Where it stands."""
+    reason: str | None = None
+    """Why it stands there, e.g. `workspace_busy` of a pending run or `paused_by_person`."""
+    board: Board = field(default_factory=Board)
+    """Progress and slots."""
+    records: Sequence[Record] = ()
+    """All journal lines."""
+    dead: frozenset[int] = frozenset()
+    """Positions of lines that a resume declared dead."""
+    open: Sequence[OpenStep] = ()
+    """Steps being performed."""
+    usage: Usage = field(default_factory=Usage)
+    """What the run cost so far, dead and repeated tries included."""
+    error: Mapping[str, plain.Json] | None = None
+    """Error of a failed or parked run."""
+    ending: Mapping[str, plain.Json] | None = None
+    """`{reason, partial, failed_steps}` of an ended run."""
+    updated_at: str = ""
+    """When it last changed."""
+    completed_at: str | None = None
+    """When it ended."""
+
+    def living(self) -> list[Record]:
+        """
+        Return the records that count: not dead, and final.
+        """
+        return [record for record in self.records if record.final and record.position not in self.dead]
+
+
+def manifest(view: RunView) -> dict[str, plain.Json]:
+    """
+    Return run.json (execution-modes, appendix A).
+    """
+    start, progress = view.start, view.board.progress
+    return {
+        "run_id": start.run_id,
+        "recipe_id": start.recipe_id,
+        "session_id": start.session_id,
+        "status": view.status.value,
+        "created_at": start.created_at,
+        "updated_at": view.updated_at,
+        "completed_at": view.completed_at,
+        "task": {
+            "description": start.description,
+            "session_plan_task_id": start.session_plan_task_id,
+            "initial_args": dict(start.args),
+        },
+        "current_step_index": progress.finished_steps,
+        "total_steps": progress.total_steps,
+        "phase": progress.phase if view.status is RunState.RUNNING else None,
+        "error": dict(view.error) if view.error else None,
+        "reason": view.reason,
+        "dialect": start.dialect,
+        "working_dir": start.working_dir,
+        "labels": dict(start.labels),
+        "priority": start.priority,
+        "usage": view.usage.to_json(),
+        "ending": dict(view.ending) if view.ending else None,
+        "recipe_sha256": start.recipe_sha256,
+        "parent_run_id": start.parent_run_id,
+    }
+
+
+def cache(view: RunView) -> dict[str, plain.Json]:
+    """
+    Return cache.json (execution-modes, appendix A).
+    """
+    return {name: slot.to_json() for name, slot in view.board.slots.items()}
+
+
+def detail(view: RunView) -> dict[str, plain.Json]:
+    """
+    Return the consolidated answer for polling (execution-modes, appendix D): the newest steps, their number told.
+    """
+    living = view.living()
+    shown = [*map(_finished, living[-NEWEST_STEPS:]), *map(_open, view.open)][-NEWEST_STEPS:]
+    return manifest(view) | {
+        "steps": shown,
+        "steps_total": len(living) + len(view.open),
+        "cache_summary": {
+            name: {"type": slot.type, "preview": slot.summary} for name, slot in view.board.slots.items()
+        },
+    }
+
+
+def _finished(record: Record) -> dict[str, plain.Json]:
+    line = record.line
+    names = ("step_id", "phase", "status", "tool", "agent_archetype", "agent_id", "output_slot", "output_preview")
+    shown = {name: line[name] for name in names if line.get(name) is not None}
+    shown |= {"key": record.key, "attempt": record.attempt}
+    shown |= {"started_at": record.started_at, "completed_at": record.completed_at}
+    return shown if record.error is None else shown | {"error": record.error.to_json()}
+
+
+def _open(step: OpenStep) -> dict[str, plain.Json]:
+    place = step.place
+    shown: dict[str, plain.Json] = {"step_id": place.step_id, "phase": place.phase, "status": StepState.RUNNING.value}
+    shown |= {name: value for name, value in step.facts.items() if value is not None}
+    if place.output_slot is not None:
+        shown["output_slot"] = place.output_slot
+    return shown | {"key": step.key, "attempt": step.attempt, "started_at": step.started_at}

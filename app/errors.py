@@ -1,0 +1,291 @@
+"""
+Everything that can go wrong, drawn as one tree.
+
+ControlRoomError
+├── InputRefused
+│   ├── RequestInvalid
+│   │   ├── UnknownRecipe
+│   │   ├── ArgsInvalid
+│   │   └── RecipeInvalid
+│   ├── Unroutable
+│   └── TooLarge
+├── NotFound
+├── Conflict
+│   └── WrongState
+├── ConfigurationError
+│   └── DataDirectoryBusy
+├── NoRoom
+├── JournalCorrupt
+├── StepError
+│   ├── ToolFailed
+│   └── AgentFailed
+└── RunFailed
+
+Fault (BaseException)
+├── StorageFault
+├── NondeterminismFault
+├── DriverFault
+└── InterruptionFault
+
+Codes are stable and belong to the public contract; class docstrings are the default messages.
+Faults derive from BaseException: they are never records, and no driver can swallow one.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flaw:
+    """
+    One thing wrong with an input, and where.
+    """
+
+    path: str
+    """JSON path of the place, `$` for the whole, e.g. `$.phase_a[0].tool`."""
+    message: str
+    """What is wrong, in one sentence."""
+    code: str = "invalid"
+    """Stable name of the kind of flaw."""
+    line: int | None = None
+    """Line in the source text, from 1; None where it is unknown."""
+
+    def to_json(self) -> dict[str, Any]:
+        """
+        Return the flaw as plain JSON.
+        """
+        shown: dict[str, Any] = {"path": self.path, "code": self.code, "message": self.message}
+        return shown if self.line is None else shown | {"line": self.line}
+
+
+class _Told(BaseException):
+    """
+    What errors and faults share: a code, a message, a step and facts.
+    """
+
+    default_code: ClassVar[str] = "error"
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        code: str | None = None,
+        key: str | None = None,
+        detail: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.message = message or inspect.getdoc(type(self)) or type(self).__name__
+        self.code = code or self.default_code
+        self.key = key
+        self.detail = dict(detail or {})
+        super().__init__(self.message)
+
+    def to_json(self) -> dict[str, Any]:
+        """
+        Return `{code, message, key, detail}`, as run.json and journal lines hold it.
+        """
+        return {"code": self.code, "message": self.message, "key": self.key, "detail": self.detail}
+
+
+class ControlRoomError(_Told, Exception):
+    """
+    Something went wrong.
+    """
+
+
+class InputRefused(ControlRoomError):
+    """
+    The input was refused.
+    """
+
+    default_code = "input_refused"
+
+    def __init__(self, message: str | None = None, *, flaws: Sequence[Flaw] = (), **facts: Any) -> None:
+        super().__init__(message, **facts)
+        self.flaws = tuple(flaws)
+
+
+class RequestInvalid(InputRefused):
+    """
+    The request is not valid.
+    """
+
+    default_code = "request_invalid"
+
+
+class UnknownRecipe(RequestInvalid):
+    """
+    There is no such recipe.
+    """
+
+    default_code = "unknown_recipe"
+
+
+class ArgsInvalid(RequestInvalid):
+    """
+    The arguments do not fit the recipe.
+    """
+
+    default_code = "args_invalid"
+
+
+class RecipeInvalid(RequestInvalid):
+    """
+    The recipe is not valid.
+    """
+
+    default_code = "recipe_invalid"
+
+
+class Unroutable(InputRefused):
+    """
+    No recipe fits the description.
+    """
+
+    default_code = "unroutable"
+
+
+class TooLarge(InputRefused):
+    """
+    The input is too large.
+    """
+
+    default_code = "too_large"
+
+
+class NotFound(ControlRoomError):
+    """
+    There is no such thing.
+    """
+
+    default_code = "not_found"
+
+
+class Conflict(ControlRoomError):
+    """
+    The request does not fit the present state.
+    """
+
+    default_code = "conflict"
+
+
+class WrongState(Conflict):
+    """
+    The run is not in a state that allows this.
+    """
+
+    default_code = "wrong_state"
+
+
+class ConfigurationError(ControlRoomError):
+    """
+    The configuration cannot work.
+    """
+
+    default_code = "configuration_error"
+
+
+class DataDirectoryBusy(ConfigurationError):
+    """
+    Another process is the service of this data directory.
+    """
+
+    default_code = "data_directory_busy"
+
+
+class NoRoom(ControlRoomError):
+    """
+    The data directory cannot take new runs: its disk is full or failing.
+    """
+
+    default_code = "no_room"
+
+
+class JournalCorrupt(ControlRoomError):
+    """
+    A journal is damaged; nothing was deleted.
+    """
+
+    default_code = "journal_corrupt"
+
+
+class StepError(ControlRoomError):
+    """
+    The step failed.
+    """
+
+    default_code = "step_failed"
+
+
+class ToolFailed(StepError):
+    """
+    The tool failed.
+    """
+
+    default_code = "tool_failed"
+
+
+class AgentFailed(StepError):
+    """
+    The agent failed.
+    """
+
+    default_code = "agent_failed"
+
+
+class RunFailed(ControlRoomError):
+    """
+    The run failed.
+    """
+
+    default_code = "run_failed"
+
+    def __init__(
+        self, message: str | None = None, *, causes: Sequence[str] = (), reason: str | None = None, **facts: Any
+    ) -> None:
+        super().__init__(message, **facts)
+        self.causes = tuple(causes)
+        self.reason = reason or self.code
+
+
+class Fault(_Told):
+    """
+    The engine cannot go on with this run now.
+    """
+
+    default_code = "fault"
+
+
+class StorageFault(Fault):
+    """
+    A write or a sync failed; the run is parked until it can be repeated.
+    """
+
+    default_code = "storage_error"
+
+
+class NondeterminismFault(Fault):
+    """
+    The driver asked for something else than its journal holds.
+    """
+
+    default_code = "nondeterminism"
+
+
+class DriverFault(Fault):
+    """
+    The driver broke the rules of its context.
+    """
+
+    default_code = "driver_fault"
+
+
+class InterruptionFault(Fault):
+    """
+    The service is stopping; the run goes on at its next start.
+    """
+
+    default_code = "interrupted"

@@ -1,0 +1,271 @@
+"""
+Settings: one frozen value, split by room, read from the environment and checked before anything starts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from app import errors
+
+PREFIX = "CONTROL_ROOM_"
+"""Beginning of the name of each environment variable."""
+
+OUTSIDE = ("CONTROL_ROOM_RUN_ID", "CONTROL_ROOM_DEPTH", "CONTROL_ROOM_SERVER")
+"""Variables with the prefix that are no settings of the service: facts for agents, and the command line's server."""
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def _setting(default: Any, env: str, meaning: str) -> Any:
+    metadata = {"env": PREFIX + env, "meaning": meaning}
+    if callable(default):
+        return field(default_factory=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """
+    Settings of the HTTP service.
+    """
+
+    host: str = _setting("127.0.0.1", "HOST", "Address to listen on; any but loopback needs a token.")
+    port: int = _setting(8000, "PORT", "Port to listen on; 0 takes a free one.")
+    api_token: str | None = _setting(None, "API_TOKEN", "Bearer token that every request must carry.")
+    allowed_hosts: tuple[str, ...] = _setting((), "ALLOWED_HOSTS", "Further `Host` names that are answered.")
+    allowed_origins: tuple[str, ...] = _setting((), "ALLOWED_ORIGINS", "Further `Origin`s that may call.")
+    max_body_bytes: int = _setting(1024 * 1024, "MAX_BODY_BYTES", "Largest request body.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectSettings:
+    """
+    Settings of the project and its data.
+    """
+
+    project: Path = _setting(Path.cwd, "PROJECT", "Folder of the project; its data is in `.control-room/` there.")
+    home: Path = _setting(Path.home, "HOME", "Folder whose `.control-room/` holds the user's own prompts.")
+    allowed_roots: tuple[Path, ...] = _setting((), "ALLOWED_ROOTS", "Further folders a run's `working_dir` may be in.")
+    database_url: str | None = _setting(None, "DATABASE_URL", "Index database; by default `.control-room/index.db`.")
+    inline_recipes: bool = _setting(False, "INLINE_RECIPES", "Whether a request may bring its own recipe.")
+
+    @property
+    def data_directory(self) -> Path:
+        """
+        Return the folder of all data.
+        """
+        return self.project / ".control-room"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSettings:
+    """
+    Settings of the worker pool.
+    """
+
+    max_running: int = _setting(8, "MAX_RUNNING", "Runs that execute at a time.")
+    stop_grace_seconds: float = _setting(10.0, "STOP_GRACE_SECONDS", "Time that steps in flight get at a stop.")
+    max_depth: int = _setting(3, "MAX_DEPTH", "How deep runs may start runs.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TelemetrySettings:
+    """
+    Settings of logs.
+    """
+
+    log_level: str = _setting("info", "LOG_LEVEL", "debug, info, warning or error.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """
+    All settings.
+    """
+
+    server: ServerSettings = field(default_factory=ServerSettings)
+    """The HTTP service."""
+    project: ProjectSettings = field(default_factory=ProjectSettings)
+    """The project and its data."""
+    pool: PoolSettings = field(default_factory=PoolSettings)
+    """The worker pool."""
+    telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
+    """Logs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Documented:
+    """
+    One setting, for people.
+    """
+
+    env: str
+    """Environment variable."""
+    default: str
+    """Default, as text."""
+    meaning: str
+    """What it does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remark:
+    """
+    Something that a check of the settings found.
+    """
+
+    setting: str
+    """Environment variable, or the file concerned."""
+    message: str
+    """What about it."""
+    fatal: bool
+    """Whether the service refuses to start."""
+
+
+def documented() -> list[Documented]:
+    """
+    Return every setting in the order of its room.
+    """
+    return [
+        Documented(env=item.metadata["env"], default=_default_text(item), meaning=item.metadata["meaning"])
+        for room in dataclasses.fields(Settings)
+        for item in dataclasses.fields(_room_type(room))
+    ]
+
+
+def load(environ: Mapping[str, str] | None = None, **overrides: object) -> Settings:
+    """
+    Read the settings from the environment; `overrides` (by field name) win.
+
+    Raises:
+        errors.ConfigurationError: a value has the wrong form; `detail.setting` names it.
+    """
+    environ = os.environ if environ is None else environ
+    given = {name: value for name, value in overrides.items() if value is not None}
+    rooms = {
+        room.name: _room_type(room)(**_room_values(_room_type(room), environ, given))
+        for room in dataclasses.fields(Settings)
+    }
+    return Settings(**rooms)
+
+
+def check(settings: Settings, environ: Mapping[str, str] | None = None) -> list[Remark]:
+    """
+    Return what is wrong or doubtful about the settings; fatal remarks keep the service from starting.
+    """
+    environ = os.environ if environ is None else environ
+    return [*_unknown(environ), *_check_server(settings.server), *_check_project(settings), *_check_pool(settings.pool)]
+
+
+def is_loopback(host: str) -> bool:
+    """
+    Tell whether an address is reached from this machine only.
+    """
+    return host in _LOOPBACK or host.startswith("127.")
+
+
+def _room_type(room: dataclasses.Field[Any]) -> Any:
+    return room.default_factory
+
+
+def _default_text(item: dataclasses.Field[Any]) -> str:
+    if item.default_factory is not dataclasses.MISSING:
+        return {"PROJECT": "the current folder", "HOME": "the home folder"}[item.metadata["env"][len(PREFIX) :]]
+    if item.default is None or item.default == ():
+        return "none"
+    return str(item.default).lower() if isinstance(item.default, bool) else str(item.default)
+
+
+def _room_values(room: Any, environ: Mapping[str, str], given: Mapping[str, object]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for item in dataclasses.fields(room):
+        text = environ.get(item.metadata["env"])
+        if item.name in given:
+            values[item.name] = given[item.name]
+        elif text is not None and text != "":
+            values[item.name] = _read(item, text)
+    return values
+
+
+def _read(item: dataclasses.Field[Any], text: str) -> Any:
+    try:
+        return _READERS[str(item.type)](text)
+    except (KeyError, ValueError) as error:
+        name = item.metadata["env"]
+        raise errors.ConfigurationError(
+            f"{name}={text!r} is not of the form {item.type}", detail={"setting": name}
+        ) from error
+
+
+def _boolean(text: str) -> bool:
+    return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[text.lower()]
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _paths(text: str) -> tuple[Path, ...]:
+    return tuple(Path(part) for part in text.split(os.pathsep) if part)
+
+
+_READERS: Mapping[str, Any] = {
+    "str": str,
+    "str | None": str,
+    "int": int,
+    "float": float,
+    "bool": _boolean,
+    "Path": Path,
+    "tuple[str, ...]": _names,
+    "tuple[Path, ...]": _paths,
+}
+
+
+def _unknown(environ: Mapping[str, str]) -> list[Remark]:
+    known = [item.env for item in documented()]
+    remarks = []
+    for name in sorted(environ):
+        if name.startswith(PREFIX) and name not in known and name not in OUTSIDE:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            remarks.append(Remark(setting=name, message=f"unknown setting{hint}", fatal=False))
+    return remarks
+
+
+def _check_server(server: ServerSettings) -> list[Remark]:
+    remarks = []
+    if not is_loopback(server.host) and not server.api_token:
+        remarks.append(_fatal("API_TOKEN", f"{server.host} is not a loopback address, so a token is required"))
+    if not 0 <= server.port <= 65535:
+        remarks.append(_fatal("PORT", f"{server.port} is no port"))
+    if server.max_body_bytes < 1024:
+        remarks.append(_fatal("MAX_BODY_BYTES", "must be at least 1024"))
+    if server.api_token and len(server.api_token) < 16:
+        remarks.append(Remark(setting=PREFIX + "API_TOKEN", message="is shorter than 16 characters", fatal=False))
+    return remarks
+
+
+def _check_project(settings: Settings) -> list[Remark]:
+    project = settings.project
+    remarks = [] if project.project.is_dir() else [_fatal("PROJECT", f"{project.project} is no folder")]
+    remarks += [_fatal("ALLOWED_ROOTS", f"{root} is no folder") for root in project.allowed_roots if not root.is_dir()]
+    if settings.telemetry.log_level.lower() not in ("debug", "info", "warning", "error"):
+        remarks.append(_fatal("LOG_LEVEL", f"{settings.telemetry.log_level!r} is none of debug, info, warning, error"))
+    return remarks
+
+
+def _check_pool(pool: PoolSettings) -> list[Remark]:
+    remarks = [] if pool.max_running >= 1 else [_fatal("MAX_RUNNING", "must be at least 1")]
+    if pool.stop_grace_seconds < 0:
+        remarks.append(_fatal("STOP_GRACE_SECONDS", "must not be negative"))
+    return remarks if pool.max_depth >= 0 else [*remarks, _fatal("MAX_DEPTH", "must not be negative")]
+
+
+def _fatal(name: str, message: str) -> Remark:
+    return Remark(setting=PREFIX + name, message=message, fatal=True)
