@@ -1,0 +1,164 @@
+"""
+The project's own source, read as text and as syntax trees.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+APP = ROOT / "app"
+TESTS = ROOT / "tests"
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+Documentable = ast.Module | ast.ClassDef | FunctionNode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Module:
+    """
+    One Python file, parsed.
+    """
+
+    path: Path
+    """Where it is."""
+    text: str
+    """Its content."""
+    tree: ast.Module
+    """Its syntax tree."""
+
+    @property
+    def name(self) -> str:
+        """
+        Return its dotted name, e.g. `app.engine.states`.
+        """
+        parts = self.path.relative_to(ROOT).with_suffix("").parts
+        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+    @property
+    def lines(self) -> int:
+        """
+        Return the number of its lines.
+        """
+        return self.text.count("\n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Function:
+    """
+    A function or method with its full name.
+    """
+
+    name: str
+    """Dotted name, e.g. `app.engine.runner.Runner.run`."""
+    node: FunctionNode
+    """Its syntax."""
+
+    @property
+    def lines(self) -> int:
+        """
+        Return its length without its docstring and the functions nested in it.
+        """
+        inner = [child for child in _directly_nested(self.node) if not isinstance(child, ast.ClassDef)]
+        return _span(self.node) - docstring_lines(self.node) - sum(_span(child) for child in inner)
+
+    @property
+    def parameters(self) -> int:
+        """
+        Return the number of its parameters, `self` excluded.
+        """
+        arguments = self.node.args
+        named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        return len([argument for argument in named if argument.arg not in ("self", "cls")])
+
+
+@cache
+def modules(folder: Path) -> tuple[Module, ...]:
+    """
+    Parse every Python file below a folder.
+    """
+    found = sorted(path for path in folder.rglob("*.py") if "__pycache__" not in path.parts)
+    return tuple(_parse(path) for path in found)
+
+
+def functions(module: Module) -> Iterator[Function]:
+    """
+    Yield every function of a module, nested ones too.
+    """
+    yield from _functions(module.name, module.tree)
+
+
+def public(module: Module) -> Iterator[tuple[str, Documentable]]:
+    """
+    Yield what a reader from outside may use: the module, its public classes, functions and methods.
+    """
+    yield module.name, module.tree
+    yield from _public(module.name, module.tree)
+
+
+def docstring_lines(node: Documentable) -> int:
+    """
+    Return how many lines the docstring takes.
+    """
+    if ast.get_docstring(node, clean=False) is None:
+        return 0
+    return _span(node.body[0])
+
+
+@cache
+def tracked_files() -> tuple[Path, ...]:
+    """
+    Return the files that belong to the repository, those not yet added included.
+    """
+    told = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    return tuple(
+        path for name in sorted(set(told.stdout.decode().split("\0"))) if name and (path := ROOT / name).is_file()
+    )
+
+
+def _parse(path: Path) -> Module:
+    text = path.read_text(encoding="utf-8")
+    return Module(path=path, text=text, tree=ast.parse(text, filename=str(path)))
+
+
+def _functions(prefix: str, node: ast.AST) -> Iterator[Function]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ClassDef):
+            yield from _functions(f"{prefix}.{child.name}", child)
+        elif isinstance(child, FunctionNode):
+            yield Function(name=f"{prefix}.{child.name}", node=child)
+            yield from _functions(f"{prefix}.{child.name}", child)
+        else:
+            yield from _functions(prefix, child)
+
+
+def _public(prefix: str, node: Documentable) -> Iterator[tuple[str, Documentable]]:
+    for child in node.body:
+        if isinstance(child, ast.ClassDef | FunctionNode) and not child.name.startswith("_"):
+            yield f"{prefix}.{child.name}", child
+            if isinstance(child, ast.ClassDef):
+                yield from _public(f"{prefix}.{child.name}", child)
+
+
+def _directly_nested(node: ast.AST) -> Iterator[FunctionNode | ast.ClassDef]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, FunctionNode | ast.ClassDef):
+            yield child
+        else:
+            yield from _directly_nested(child)
+
+
+def _span(node: ast.stmt | Documentable) -> int:
+    if isinstance(node, ast.Module):
+        return 0
+    return (node.end_lineno or node.lineno) - node.lineno + 1

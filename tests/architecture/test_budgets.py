@@ -1,0 +1,186 @@
+"""
+Sizes and docstrings: what a reader may count on in every module.
+"""
+
+from __future__ import annotations
+
+import ast
+import statistics
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.architecture import sources
+
+MODULE_LINES = 400
+FUNCTION_LINES = 50
+CONSTRUCTOR_PARAMETERS = 7
+
+EXCEPTIONS: Mapping[str, Mapping[str, str]] = tomllib.loads(
+    (Path(__file__).parent / "budget_exceptions.toml").read_text(encoding="utf-8")
+)
+
+SUMMARY_ENDS = (".", ":", "!", "?", "`")
+
+
+def test_modules_stay_within_the_budget() -> None:
+    """A module has at most 400 lines, unless it is an exception with a reason."""
+    lengths = {module.name: module.lines for module in sources.modules(sources.APP)}
+
+    assert _over(lengths, MODULE_LINES, EXCEPTIONS["modules"]) == {}
+
+
+def test_functions_stay_within_the_budget() -> None:
+    """A function has at most 50 lines, unless it is an exception with a reason."""
+    lengths = {function.name: function.lines for function in _functions()}
+
+    assert _over(lengths, FUNCTION_LINES, EXCEPTIONS["functions"]) == {}
+
+
+def test_constructors_stay_within_the_budget() -> None:
+    """A constructor takes at most 7 parameters, unless it is an exception with a reason."""
+    counts = {function.name: function.parameters for function in _functions() if function.node.name == "__init__"}
+
+    assert _over(counts, CONSTRUCTOR_PARAMETERS, EXCEPTIONS["constructors"]) == {}
+
+
+@pytest.mark.parametrize("kind", sorted(EXCEPTIONS))
+def test_exceptions_are_needed(kind: str) -> None:
+    """An exception names something that exists and is over the budget, and gives a reason."""
+    budgets = {"modules": MODULE_LINES, "functions": FUNCTION_LINES, "constructors": CONSTRUCTOR_PARAMETERS}
+    sizes = {
+        "modules": {module.name: module.lines for module in sources.modules(sources.APP)},
+        "functions": {function.name: function.lines for function in _functions()},
+        "constructors": {function.name: function.parameters for function in _functions()},
+    }[kind]
+    useless = {name for name, reason in EXCEPTIONS[kind].items() if sizes.get(name, 0) <= budgets[kind] or not reason}
+
+    assert useless == set()
+
+
+def test_the_usual_size_is_small() -> None:
+    """Half of the modules have at most 110 lines and half of the functions at most 7; nine in ten 250 and 25."""
+    module_lengths = sorted(module.lines for module in sources.modules(sources.APP) if module.lines > 5)
+    function_lengths = sorted(function.lines for function in _functions())
+    if len(module_lengths) < 60:
+        pytest.skip("a median says little about so few modules")
+
+    assert statistics.median(module_lengths) <= 110
+    assert statistics.median(function_lengths) <= 7
+    assert statistics.quantiles(module_lengths, n=10)[-1] <= 250
+    assert statistics.quantiles(function_lengths, n=10)[-1] <= 25
+
+
+def test_public_things_have_docstrings_of_one_shape() -> None:
+    """Quotes stand on their own lines, and the first paragraph is a sentence."""
+    misshapen = [
+        name
+        for module in sources.modules(sources.APP)
+        for name, node in sources.public(module)
+        if not _well_shaped(node) and module.text.strip()
+    ]
+
+    assert misshapen == []
+
+
+def test_attributes_of_values_are_explained() -> None:
+    """Under each attribute of a public frozen dataclass stands a line that says what it is."""
+    unexplained = [
+        f"{name}.{attribute}"
+        for module in sources.modules(sources.APP)
+        for name, node in sources.public(module)
+        if isinstance(node, ast.ClassDef) and _is_frozen_dataclass(node)
+        for attribute in _unexplained(node)
+    ]
+
+    assert unexplained == []
+
+
+def test_every_test_says_what_behaviour_it_shows() -> None:
+    """Each test function has a docstring that is a sentence."""
+    silent = [
+        function.name
+        for module in sources.modules(sources.TESTS)
+        if module.path.name.startswith("test_")
+        for function in sources.functions(module)
+        if function.node.name.startswith("test_") and not _is_sentence(ast.get_docstring(function.node))
+    ]
+
+    assert silent == []
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ("def f():\n    return 1\n", 2),
+        ('def f():\n    """\n    Say.\n    """\n    return 1\n', 2),
+        ("def f():\n    def g():\n        return 1\n    return g\n", 2),
+        ("async def f(\n    a,\n    b,\n):\n    return 1\n", 5),
+    ],
+)
+def test_length_counts_code_only(source: str, lines: int, tmp_path: Path) -> None:
+    """Neither a docstring nor a nested function counts as a line of a function."""
+    module = sources.Module(path=sources.ROOT / "made_up.py", text=source, tree=ast.parse(source))
+
+    assert next(sources.functions(module)).lines == lines
+
+
+@pytest.mark.parametrize(
+    ("docstring", "fits"),
+    [
+        ('"""\n    Return the sum.\n    """', True),
+        ('"""Return the sum."""', False),
+        ('"""\n    Return the sum\n    """', False),
+        ("pass", False),
+    ],
+)
+def test_the_shape_of_a_docstring_is_told(docstring: str, fits: bool) -> None:
+    """The check itself tells the one shape from others."""
+    function = ast.parse(f"def f():\n    {docstring}\n").body[0]
+
+    assert isinstance(function, ast.FunctionDef)
+    assert _well_shaped(function) is fits
+
+
+def _functions() -> Iterable[sources.Function]:
+    return (function for module in sources.modules(sources.APP) for function in sources.functions(module))
+
+
+def _over(sizes: Mapping[str, int], budget: int, exceptions: Mapping[str, str]) -> dict[str, int]:
+    return {name: size for name, size in sizes.items() if size > budget and name not in exceptions}
+
+
+def _well_shaped(node: sources.Documentable) -> bool:
+    text = ast.get_docstring(node, clean=False)
+    if text is None or not text.startswith("\n") or text.rstrip(" ")[-1] != "\n":
+        return False
+    return _is_sentence(ast.get_docstring(node))
+
+
+def _is_sentence(text: str | None) -> bool:
+    return bool(text) and text.split("\n\n")[0].rstrip().endswith(SUMMARY_ENDS)  # type: ignore[union-attr]
+
+
+def _is_frozen_dataclass(node: ast.ClassDef) -> bool:
+    return any("frozen=True" in ast.unparse(decorator) for decorator in node.decorator_list)
+
+
+def _unexplained(node: ast.ClassDef) -> Iterable[str]:
+    for position, statement in enumerate(node.body):
+        if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
+            continue
+        if statement.target.id.startswith("_") or _explains_itself(statement):
+            continue
+        after = node.body[position + 1] if position + 1 < len(node.body) else None
+        if not (
+            isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) and isinstance(after.value.value, str)
+        ):
+            yield statement.target.id
+
+
+def _explains_itself(statement: ast.AnnAssign) -> bool:
+    # A setting carries its meaning as a value, for `config` and README.
+    called = statement.value.func if isinstance(statement.value, ast.Call) else None
+    return "ClassVar" in ast.unparse(statement.annotation) or (isinstance(called, ast.Name) and called.id == "_setting")

@@ -1,0 +1,125 @@
+"""
+docker-compose.yml and its Dockerfile: valid, closed to the network, and nothing undeclared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import yaml
+from compose_spec import PyCompose
+
+from tests.architecture import sources
+
+COMPOSE = (sources.ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+DOCKERFILE = (sources.ROOT / "Dockerfile").read_text(encoding="utf-8")
+TOKEN = {"CONTROL_ROOM_API_TOKEN": "secret"}
+
+
+def test_compose_file_is_valid() -> None:
+    """The file is accepted by the compose specification, with its variables filled in."""
+    composed = PyCompose.from_yaml(_filled_in(COMPOSE, TOKEN))
+
+    assert composed.service_names() == ["control-room"]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [("ports:", "portz:"), ("init: true", "init: 7"), ("127.0.0.1:8000:8000", "127.0.0.1:eight:8000")],
+)
+def test_a_wrong_compose_file_is_seen(right: str, wrong: str) -> None:
+    """The check above refuses an unknown field, a wrong type and a wrong port."""
+    text = _filled_in(COMPOSE, TOKEN)
+
+    assert right in text
+    with pytest.raises(ValueError, match=r".+"):
+        PyCompose.from_yaml(text.replace(right, wrong))
+
+
+def test_compose_refuses_to_start_without_a_token() -> None:
+    """Without CONTROL_ROOM_API_TOKEN nothing starts."""
+    with pytest.raises(LookupError, match="CONTROL_ROOM_API_TOKEN"):
+        _filled_in(COMPOSE, {})
+
+
+def test_every_volume_and_service_is_declared() -> None:
+    """Named volumes are declared, declared ones are used, and dependencies name services."""
+    document = _document()
+    services = document["services"].values()
+    mounted = {volume.split(":")[0] for service in services for volume in service.get("volumes", [])}
+    named = {source for source in mounted if not source.startswith((".", "/", "~"))}
+
+    assert named == set(document.get("volumes", {}))
+    assert {name for service in services for name in service.get("depends_on", [])} <= set(document["services"])
+
+
+def test_service_is_published_on_loopback_only() -> None:
+    """Every published port is bound to 127.0.0.1 of the host."""
+    ports = [port for service in _document()["services"].values() for port in service.get("ports", [])]
+
+    assert ports
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def test_service_has_no_more_rights_than_it_needs() -> None:
+    """The service runs as a user other than root, without capabilities, on a read-only system, data on its volume."""
+    service = _document()["services"]["control-room"]
+
+    assert service["user"].split(":")[0] not in ("0", "root")
+    assert service["cap_drop"] == ["ALL"]
+    assert service["read_only"] is True
+    assert service["volumes"] == ["project:/project"]
+    assert not service.get("privileged")
+
+
+def test_service_is_watched() -> None:
+    """Compose and the image look at /healthz and leave time for a graceful stop."""
+    service = _document()["services"]["control-room"]
+
+    assert "/healthz" in service["healthcheck"]["test"][-1]
+    assert "/healthz" in DOCKERFILE
+    assert int(service["stop_grace_period"].rstrip("s")) >= 20
+
+
+def test_image_drops_root_before_it_serves() -> None:
+    """The last stage of the image names a user other than root before its command, and installs by hash."""
+    last_stage = DOCKERFILE[DOCKERFILE.rindex("\nFROM ") :]
+    users = re.findall(r"^USER (\S+)$", last_stage, flags=re.MULTILINE)
+
+    assert users
+    assert "root" not in users
+    assert last_stage.index("\nUSER ") < last_stage.index("\nCMD ")
+    assert all("--require-hashes" in line for line in DOCKERFILE.splitlines() if " -r requirements" in line)
+
+
+def test_image_is_built_from_what_is_there() -> None:
+    """Each path that the image copies exists and passes .dockerignore."""
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, flags=re.MULTILINE)
+    paths = {path for line in copied for path in line.split()}
+    allowed = set(
+        re.findall(r"^!(\S+)$", (sources.ROOT / ".dockerignore").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    )
+
+    assert paths == allowed
+    assert {path for path in paths if not (sources.ROOT / path).exists()} == set()
+
+
+def _document() -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load(_filled_in(COMPOSE, TOKEN))
+    return document
+
+
+def _filled_in(text: str, environment: Mapping[str, str]) -> str:
+    # The three forms of variables that the file uses: ${NAME}, ${NAME:-default}, ${NAME:?what to do}.
+    def value(match: re.Match[str]) -> str:
+        name, operator, rest = match["name"], match["operator"], match["rest"]
+        if environment.get(name):
+            return environment[name]
+        if operator == ":-":
+            return rest
+        raise LookupError(f"{name}: {rest}")
+
+    return re.sub(r"\$\{(?P<name>\w+)(?:(?P<operator>:[-?])(?P<rest>[^}]*))?\}", value, text)

@@ -1,0 +1,90 @@
+"""
+Words: what the code is called is what the documents call it.
+"""
+
+from __future__ import annotations
+
+import enum
+import importlib
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from app.engine import states
+from tests.architecture import sources
+
+GLOSSARY = sources.ROOT / "docs" / "glossary.md"
+STATES = sources.ROOT / "docs" / "states.md"
+
+
+def test_every_enum_member_is_explained() -> None:
+    """Each member of each enumeration of the engine stands in the glossary, word for word."""
+    known = _words(GLOSSARY.read_text(encoding="utf-8"))
+    members = {f"{kind.__name__}.{member.value}": str(member.value) for kind in _enums() for member in kind}
+    missing = {name for name, value in members.items() if value not in known}
+
+    assert len(members) > 10
+    assert missing == set()
+
+
+def test_every_operation_is_explained() -> None:
+    """Each kind of operation stands in the glossary."""
+    from app.engine import operations
+
+    known = _words(GLOSSARY.read_text(encoding="utf-8"))
+    kinds = {kind.kind for kind in operations.Operation.__subclasses__() if hasattr(kind, "kind")}
+
+    assert kinds
+    assert kinds - known == set()
+
+
+def test_every_table_is_explained() -> None:
+    """Each table of the index stands in the glossary."""
+    if not any((sources.APP / "storage").rglob("*.py")):
+        pytest.skip("there is no storage yet")
+    sqlmodel = importlib.import_module("sqlmodel")
+    for module in sources.modules(sources.APP / "storage"):
+        importlib.import_module(module.name)
+    tables = set(sqlmodel.SQLModel.metadata.tables)
+
+    assert tables
+    assert tables - _words(GLOSSARY.read_text(encoding="utf-8")) == set()
+
+
+def test_the_drawing_of_states_is_the_table() -> None:
+    """docs/states.md draws exactly the moves that the engine allows."""
+    drawn = set(re.findall(r"^ +(\w+) --> (\w+)", STATES.read_text(encoding="utf-8"), flags=re.MULTILINE))
+    allowed = {(source.value, target.value) for source, targets in states.MOVES.items() for target in targets}
+
+    assert drawn == allowed
+
+
+def test_each_state_has_a_row() -> None:
+    """docs/states.md says of each state what brings a run in, who takes it out and what a crash there means."""
+    rows = re.findall(r"^\| `(\w+)` \|(.+)\|(.+)\|(.+)\|$", STATES.read_text(encoding="utf-8"), flags=re.MULTILINE)
+
+    assert [row[0] for row in rows] == ["pending", "running", "waiting", "paused", "done", "failed", "cancelled"]
+    assert {row[0] for row in rows} == {state.value for state in states.RunState}
+    assert all(cell.strip() for row in rows for cell in row)
+
+
+def test_glossary_has_one_line_for_a_word() -> None:
+    """No word is explained twice."""
+    words = re.findall(r"^\| \*\*(.+?)\*\*", GLOSSARY.read_text(encoding="utf-8"), flags=re.MULTILINE)
+
+    assert len(words) >= 30
+    assert len(words) == len(set(words))
+
+
+def _words(text: str) -> set[str]:
+    quoted = set(re.findall(r"`([^`\s]+)`", text))
+    bold = set(re.findall(r"\*\*(.+?)\*\*", text))
+    return quoted | bold
+
+
+def _enums() -> Iterator[type[enum.Enum]]:
+    for module in sources.modules(sources.APP / "engine"):
+        for value in vars(importlib.import_module(module.name)).values():
+            if isinstance(value, type) and issubclass(value, enum.Enum) and value.__module__ == module.name:
+                yield value

@@ -1,0 +1,100 @@
+"""
+Rooms: who may import whom.
+"""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.architecture import sources
+
+LINTER = Path(sys.executable).parent / "lint-imports"
+
+
+def test_rooms_import_only_to_the_right() -> None:
+    """Every import contract of pyproject.toml is kept."""
+    checked = _lint(sources.ROOT)
+
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("settings.py", "from app.engine import states"),
+        ("errors.py", "from app import clock"),
+        ("engine/states.py", "import subprocess"),
+        ("clock.py", "import temporalio"),
+        ("settings.py", "import sqlalchemy"),
+        ("attic.py", ""),
+    ],
+)
+def test_a_wrong_import_is_seen(module: str, line: str, tmp_path: Path) -> None:
+    """A leftward, sideways or forbidden import breaks a contract, and so does a room without a place."""
+    shutil.copy(sources.ROOT / "pyproject.toml", tmp_path)
+    shutil.copytree(sources.APP, tmp_path / "app", ignore=shutil.ignore_patterns("__pycache__"))
+    with (tmp_path / "app" / module).open("a", encoding="utf-8") as file:
+        file.write(f"\n{line}\n")
+    checked = _lint(tmp_path)
+
+    assert checked.returncode != 0
+    assert "BROKEN" in checked.stdout or "attic" in checked.stdout + checked.stderr
+
+
+def test_every_dialect_is_in_the_contract() -> None:
+    """No dialect's folder is left out of the contract that keeps dialects apart."""
+    dialects = sources.APP / "dialects"
+    folders = {path.parent.name for path in dialects.glob("*/__init__.py")}
+    layers = _contract("dialects")["layers"]
+    named = {name.strip(" ()").removeprefix("dialects.") for layer in layers for name in layer.split("|")}
+
+    assert folders - named == set()
+
+
+def test_other_rooms_are_imported_as_modules() -> None:
+    """Across rooms a module is imported, not a name out of it, so that a line says where its noun lives."""
+    names = [
+        f"{module.name}: from {statement.module} import {alias.name}"
+        for module in sources.modules(sources.APP)
+        for statement in _imports(module.tree)
+        if statement.module and statement.module.split(".")[0] == "app"
+        for alias in statement.names
+        if _room(f"{statement.module}.{alias.name}") != _room(module.name)
+        and not _is_module(f"{statement.module}.{alias.name}")
+        and alias.name != "__version__"
+    ]
+
+    assert names == []
+
+
+def _lint(folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [str(LINTER), "--no-logo", "--no-cache", "--config", "pyproject.toml"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def _contract(name: str) -> dict[str, Any]:
+    settings = tomllib.loads((sources.ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts: list[dict[str, Any]] = settings["tool"]["importlinter"]["contracts"]
+    return next(contract for contract in contracts if contract["id"] == name)
+
+
+def _imports(tree: ast.Module) -> Iterator[ast.ImportFrom]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+
+
+def _room(name: str) -> str:
+    return ".".join(name.split(".")[:2])
+
+
+def _is_module(name: str) -> bool:
+    path = sources.ROOT.joinpath(*name.split("."))
+    return path.with_suffix(".py").is_file() or path.is_dir()
