@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import ipaddress
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,10 +19,11 @@ from app import errors
 PREFIX = "CONTROL_ROOM_"
 """Beginning of the name of each environment variable."""
 
-OUTSIDE = ("CONTROL_ROOM_RUN_ID", "CONTROL_ROOM_DEPTH", "CONTROL_ROOM_SERVER")
-"""Variables with the prefix that are no settings of the service: facts for agents, and the command line's server."""
+CRASH_AT = PREFIX + "CRASH_AT"
+"""For tests only: `point:N` makes the process kill itself when it passes that probe for the Nth time."""
 
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+OUTSIDE = ("CONTROL_ROOM_RUN_ID", "CONTROL_ROOM_DEPTH", "CONTROL_ROOM_SERVER", CRASH_AT)
+"""Variables with the prefix that are no settings of the service: facts for agents, the command line's server, tests."""
 
 
 def _setting(default: Any, env: str, meaning: str) -> Any:
@@ -167,7 +170,10 @@ def is_loopback(host: str) -> bool:
     """
     Tell whether an address is reached from this machine only.
     """
-    return host in _LOOPBACK or host.startswith("127.")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _room_type(room: dataclasses.Field[Any]) -> Any:
@@ -262,8 +268,8 @@ def _check_project(settings: Settings) -> list[Remark]:
 
 def _check_pool(pool: PoolSettings) -> list[Remark]:
     remarks = [] if pool.max_running >= 1 else [_fatal("MAX_RUNNING", "must be at least 1")]
-    if pool.stop_grace_seconds < 0:
-        remarks.append(_fatal("STOP_GRACE_SECONDS", "must not be negative"))
+    if not 0 <= pool.stop_grace_seconds < math.inf:
+        remarks.append(_fatal("STOP_GRACE_SECONDS", "must be a number of seconds, not negative"))
     return remarks if pool.max_depth >= 0 else [*remarks, _fatal("MAX_DEPTH", "must not be negative")]
 
 

@@ -1,0 +1,141 @@
+"""
+Telemetry: one JSON object per log line, and metrics in a registry of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import traceback
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+import prometheus_client
+from prometheus_client import exposition
+
+from app import clock
+
+METRICS_TYPE = exposition.CONTENT_TYPE_LATEST
+"""Media type of `Metrics.text`."""
+
+_STEP_BUCKETS = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 120, 300, 600, 1800)
+_HTTP_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30, 60)
+_USUAL = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "color_message"}
+
+
+class JsonLines(logging.Formatter):
+    """
+    Write a log record as one line of JSON: at, level, logger, message, and what `extra` brought.
+    """
+
+    def __init__(self, mask: Callable[[str], str] = str) -> None:
+        super().__init__()
+        self._mask = mask
+
+    def format(self, record: logging.LogRecord) -> str:
+        """
+        Return the line, without its newline; secrets are replaced wherever they stand in it.
+        """
+        line: dict[str, Any] = {
+            "at": clock.stamp(datetime.fromtimestamp(record.created, UTC)),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line |= {name: value for name, value in vars(record).items() if name not in _USUAL}
+        if record.exc_info and record.exc_info[0] is not None:
+            line["trace"] = "".join(traceback.format_exception(*record.exc_info)).rstrip()
+        return self._mask(json.dumps(line, ensure_ascii=False, default=str))
+
+
+def write_logs(level: str, stream: TextIO, mask: Callable[[str], str] = str) -> None:
+    """
+    Send every log of the process to a stream as JSON lines; whatever was set up before is replaced.
+
+    Args:
+        level: debug, info, warning or error.
+        mask: Replaces secrets in a line.
+    """
+    lines = logging.StreamHandler(stream)
+    lines.setFormatter(JsonLines(mask))
+    root = logging.getLogger()
+    for earlier in list(root.handlers):
+        root.removeHandler(earlier)
+    root.addHandler(lines)
+    root.setLevel(level.upper())
+    for chatty in ("alembic", "httpx", "httpcore", "asyncio"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+
+
+class Metrics:
+    """
+    What the service counts and measures, for Prometheus.
+    """
+
+    def __init__(self) -> None:
+        registry = prometheus_client.CollectorRegistry()
+        self._registry = registry
+        prometheus_client.ProcessCollector(registry=registry)
+        self._runs = prometheus_client.Gauge(
+            "control_room_runs", "Runs of the data directory by state.", ["state"], registry=registry
+        )
+        self._slots = prometheus_client.Gauge(
+            "control_room_slots", "Runs that may execute at a time.", registry=registry
+        )
+        self._queued = prometheus_client.Gauge(
+            "control_room_queue_length", "Runs that wait for a slot.", registry=registry
+        )
+        self._steps = prometheus_client.Counter(
+            "control_room_steps",
+            "Tries of steps by operation and what came of them.",
+            ["kind", "status"],
+            registry=registry,
+        )
+        self._step_seconds = prometheus_client.Histogram(
+            "control_room_step_seconds", "Time that a try took.", ["kind"], buckets=_STEP_BUCKETS, registry=registry
+        )
+        self._requests = prometheus_client.Counter(
+            "control_room_http_requests", "Requests answered.", ["method", "route", "status"], registry=registry
+        )
+        self._request_seconds = prometheus_client.Histogram(
+            "control_room_http_request_seconds",
+            "Time until an answer began.",
+            ["method", "route"],
+            buckets=_HTTP_BUCKETS,
+            registry=registry,
+        )
+
+    def step(self, kind: str, status: str, seconds: float) -> None:
+        """
+        Count a try that was performed.
+        """
+        self._steps.labels(kind, status).inc()
+        self._step_seconds.labels(kind).observe(seconds)
+
+    def request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """
+        Count a request by its route's pattern, so that ids make no further series.
+        """
+        self._requests.labels(method, route, str(status)).inc()
+        self._request_seconds.labels(method, route).observe(seconds)
+
+    def pool(self, *, slots: int, queued: int) -> None:
+        """
+        Note how busy the pool is.
+        """
+        self._slots.set(slots)
+        self._queued.set(queued)
+
+    def runs(self, by_state: Mapping[str, int]) -> None:
+        """
+        Note how many runs are in each state; states left out keep their last number.
+        """
+        for state, count in by_state.items():
+            self._runs.labels(state).set(count)
+
+    def text(self) -> bytes:
+        """
+        Return everything in Prometheus' text format.
+        """
+        return exposition.generate_latest(self._registry)

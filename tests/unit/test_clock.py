@@ -1,0 +1,126 @@
+"""
+Time, identity and chance, held still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app import clock
+from app.engine import runs
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def test_system_clock_is_utc_and_its_monotonic_time_does_not_go_back():
+    """
+    The machine's clock tells aware instants and rising seconds.
+    """
+    system = clock.SystemClock()
+    before = system.monotonic()
+
+    assert system.now().tzinfo is UTC
+    assert system.monotonic() >= before
+
+
+async def test_system_clock_does_not_wait_for_a_duration_in_the_past():
+    """
+    A negative wait is over at once.
+    """
+    await asyncio.wait_for(clock.SystemClock().sleep(-5), timeout=5)
+
+
+async def test_fake_clock_wakes_sleepers_in_the_order_of_their_ends():
+    """
+    Time moves only by `advance`, and wakes only whose wait has passed.
+    """
+    fake, woken = clock.FakeClock(), []
+
+    async def wait(name: str, seconds: float) -> None:
+        await fake.sleep(seconds)
+        woken.append(name)
+
+    waits = [asyncio.create_task(wait("late", 10)), asyncio.create_task(wait("soon", 2))]
+    await asyncio.sleep(0)
+    assert fake.next_wake_seconds() == 2
+    fake.advance(5)
+    await asyncio.sleep(0)
+
+    assert woken == ["soon"]
+    fake.advance(5)
+    await asyncio.gather(*waits)
+    assert woken == ["soon", "late"]
+    assert fake.next_wake_seconds() is None
+
+
+async def test_fake_clock_passes_over_a_sleeper_that_was_cancelled():
+    """
+    A cancelled wait is not woken.
+    """
+    fake = clock.FakeClock()
+    sleeper = asyncio.create_task(fake.sleep(1))
+    await asyncio.sleep(0)
+    sleeper.cancel()
+    await asyncio.gather(sleeper, return_exceptions=True)
+
+    fake.advance(2)
+
+    assert sleeper.cancelled()
+
+
+def test_fake_clock_jump_moves_the_wall_only():
+    """
+    A set clock does not change how long things have taken.
+    """
+    fake = clock.FakeClock()
+    start = fake.now()
+    fake.jump(-3600)
+
+    assert fake.now() == start - timedelta(hours=1)
+    assert fake.monotonic() == 0
+
+
+def test_run_id_tells_its_second_and_fits_the_form_of_run_ids():
+    """
+    A run's id begins with the instant of its creation.
+    """
+    made = clock.RandomIds(random.Random(7)).run_id(datetime(2026, 2, 10, 14, 30, 5, tzinfo=UTC))
+
+    assert re.fullmatch(r"20260210T143005Z-[a-z0-9]{6}", made)
+    assert re.fullmatch(runs.RUN_ID_PATTERN, made)
+
+
+def test_seeded_ids_repeat_and_others_do_not():
+    """
+    Identifiers are reproducible only where a test seeds them.
+    """
+    assert clock.RandomIds(random.Random(1)).token("sess_") == clock.RandomIds(random.Random(1)).token("sess_")
+    assert clock.RandomIds().token("sess_") != clock.RandomIds().token("sess_")
+
+
+@given(st.integers(-(10**16), 10**17), st.integers(-23, 23))
+def test_stamp_reads_back_to_the_millisecond(microseconds: int, hours: int):
+    """
+    An instant of any zone survives being written, to the millisecond.
+    """
+    at = (_EPOCH + timedelta(microseconds=microseconds)).astimezone(timezone(timedelta(hours=hours)))
+    written = clock.stamp(at)
+
+    assert written.endswith("Z")
+    assert timedelta(0) <= at - clock.instant(written) < timedelta(milliseconds=1)
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2026-02-10T14:30:00"])
+def test_instant_refuses_what_is_no_instant(text: str):
+    """
+    Text without form or offset is no instant.
+    """
+    with pytest.raises(ValueError):
+        clock.instant(text)

@@ -1,0 +1,174 @@
+"""
+Settings: read from the environment, overridden by options, checked before anything starts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+import pytest
+
+from app import errors, settings
+
+
+def load(environ: dict[str, str] | None = None, **overrides: object) -> settings.Settings:
+    """
+    Read settings from a given environment alone.
+    """
+    return settings.load(environ or {}, **overrides)
+
+
+def fatal(environ: dict[str, str], **overrides: object) -> set[str]:
+    """
+    Return the names of the settings that keep the service from starting.
+    """
+    found = settings.check(load(environ, **overrides), environ)
+    return {remark.setting for remark in found if remark.fatal}
+
+
+def test_defaults_serve_the_current_folder_on_loopback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """
+    Without any setting the service listens on this machine only and needs no token.
+    """
+    monkeypatch.chdir(tmp_path)
+    defaults = load()
+
+    assert (defaults.server.host, defaults.server.port, defaults.server.api_token) == ("127.0.0.1", 8000, None)
+    assert defaults.project.data_directory == tmp_path / ".control-room"
+    assert defaults.pool.max_running == 8
+    assert not fatal({})
+
+
+def test_every_setting_can_be_read_from_its_documented_variable(tmp_path: Path):
+    """
+    Each documented variable changes exactly one setting.
+    """
+    examples = {
+        "int": "17",
+        "float": "2.5",
+        "bool": "yes",
+        "str": "error",
+        "str | None": "text",
+        "Path": str(tmp_path),
+        "tuple[str, ...]": "a, b",
+        "tuple[Path, ...]": os.pathsep.join(["/x", "/y"]),
+    }
+    plain = load({"CONTROL_ROOM_PROJECT": "/p", "CONTROL_ROOM_HOME": "/h"})
+    for room in dataclasses.fields(settings.Settings):
+        for item in dataclasses.fields(getattr(plain, room.name)):
+            name = item.metadata["env"]
+            read = load({"CONTROL_ROOM_PROJECT": "/p", "CONTROL_ROOM_HOME": "/h", name: examples[str(item.type)]})
+            changed = {
+                (other.name, inner.name)
+                for other in dataclasses.fields(settings.Settings)
+                for inner in dataclasses.fields(getattr(plain, other.name))
+                if getattr(getattr(plain, other.name), inner.name) != getattr(getattr(read, other.name), inner.name)
+            }
+
+            assert changed == {(room.name, item.name)}, name
+
+
+def test_options_win_over_the_environment_and_none_is_no_option():
+    """
+    What stands on the command line counts, where something stands there.
+    """
+    environ = {"CONTROL_ROOM_PORT": "9000", "CONTROL_ROOM_HOST": "127.0.0.2"}
+    both = load(environ, port=0, host=None)
+
+    assert (both.server.port, both.server.host) == (0, "127.0.0.2")
+
+
+def test_empty_variable_counts_as_unset():
+    """
+    An empty variable, as compose files write it, leaves the default.
+    """
+    assert load({"CONTROL_ROOM_PORT": ""}).server.port == 8000
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("PORT", "eighty"), ("MAX_RUNNING", "2.5"), ("INLINE_RECIPES", "perhaps"), ("STOP_GRACE_SECONDS", "ten")],
+)
+def test_value_of_the_wrong_form_names_its_variable(name: str, value: str):
+    """
+    A value that cannot be read is refused by the name of its variable.
+    """
+    with pytest.raises(errors.ConfigurationError) as refused:
+        load({f"CONTROL_ROOM_{name}": value})
+
+    assert refused.value.detail["setting"] == f"CONTROL_ROOM_{name}"
+    assert value in refused.value.message
+
+
+def test_unknown_variable_is_a_warning_with_the_nearest_name():
+    """
+    A misspelt setting is told, with the name that was perhaps meant.
+    """
+    environ = {"CONTROL_ROOM_MAX_RUNING": "3"}
+    (remark,) = settings.check(load(environ), environ)
+
+    assert (remark.setting, remark.fatal) == ("CONTROL_ROOM_MAX_RUNING", False)
+    assert "CONTROL_ROOM_MAX_RUNNING" in remark.message
+
+
+@pytest.mark.parametrize("name", settings.OUTSIDE)
+def test_variables_with_the_prefix_that_are_no_settings_are_known(name: str):
+    """
+    What agents, the command line and crash tests read is not called unknown.
+    """
+    environ = {name: "something"}
+
+    assert settings.check(load(environ), environ) == []
+
+
+def test_crash_point_is_known_to_the_check():
+    """
+    The crash tests' variable is no unknown setting.
+    """
+    assert settings.CRASH_AT in settings.OUTSIDE
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "::", "", "example.org", "127.example.org"])
+def test_address_beyond_loopback_needs_a_token(host: str):
+    """
+    A service that others can reach refuses to start without a token.
+    """
+    assert fatal({}, host=host) == {"CONTROL_ROOM_API_TOKEN"}
+    assert not fatal({}, host=host, api_token="a-long-enough-token")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "localhost", "::1"])
+def test_loopback_needs_no_token(host: str):
+    """
+    A service for this machine starts without a token.
+    """
+    assert not fatal({}, host=host)
+
+
+def test_short_token_is_doubtful_but_starts():
+    """
+    A short token is told as a warning.
+    """
+    (remark,) = settings.check(load({}, api_token="short"), {})
+
+    assert (remark.setting, remark.fatal) == ("CONTROL_ROOM_API_TOKEN", False)
+
+
+def test_all_faults_are_told_at_once(tmp_path: Path):
+    """
+    Every setting that cannot work is named in one check.
+    """
+    environ = {
+        "CONTROL_ROOM_PORT": "70000",
+        "CONTROL_ROOM_PROJECT": str(tmp_path / "absent"),
+        "CONTROL_ROOM_ALLOWED_ROOTS": str(tmp_path / "gone"),
+        "CONTROL_ROOM_MAX_RUNNING": "0",
+        "CONTROL_ROOM_STOP_GRACE_SECONDS": "nan",
+        "CONTROL_ROOM_MAX_DEPTH": "-1",
+        "CONTROL_ROOM_MAX_BODY_BYTES": "1",
+        "CONTROL_ROOM_LOG_LEVEL": "loud",
+    }
+
+    assert fatal(environ) == set(environ)

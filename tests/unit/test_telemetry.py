@@ -1,0 +1,135 @@
+"""
+Telemetry: log lines that machines can read, and metrics without globals.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from app import telemetry
+
+
+@pytest.fixture(autouse=True)
+def root_logger() -> Iterator[None]:
+    """
+    Leave the process's logging as it was.
+    """
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def lines(stream: io.StringIO) -> list[dict[str, object]]:
+    """
+    Read back what was logged.
+    """
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_log_line_is_one_json_object_with_its_facts():
+    """
+    A log line holds instant, level, logger, message and every extra fact.
+    """
+    stream = io.StringIO()
+    telemetry.write_logs("info", stream)
+
+    logging.getLogger("app.pool").warning("run %s parked\nfor now", "r1", extra={"run_id": "r1", "tries": 3})
+
+    (line,) = lines(stream)
+    assert line["level"] == "warning"
+    assert line["logger"] == "app.pool"
+    assert line["message"] == "run r1 parked\nfor now"
+    assert (line["run_id"], line["tries"]) == ("r1", 3)
+    assert str(line["at"]).endswith("Z")
+
+
+def test_log_line_masks_secrets_in_message_facts_and_trace():
+    """
+    A secret does not reach the log, wherever it stands.
+    """
+    stream = io.StringIO()
+    telemetry.write_logs("info", stream, lambda text: text.replace("hunter22", "***"))
+
+    try:
+        raise ValueError("bad key hunter22")
+    except ValueError:
+        logging.getLogger("x").exception("failed with hunter22", extra={"header": "Bearer hunter22"})
+
+    assert "hunter22" not in stream.getvalue()
+    assert "ValueError" in str(lines(stream)[0]["trace"])
+
+
+def test_level_leaves_out_what_is_below_it():
+    """
+    Below the chosen level nothing is written.
+    """
+    stream = io.StringIO()
+    telemetry.write_logs("warning", stream)
+
+    logging.getLogger("x").info("quiet")
+
+    assert stream.getvalue() == ""
+
+
+def test_setting_logs_up_again_replaces_the_first_stream():
+    """
+    A second set-up does not write each line twice.
+    """
+    first, second = io.StringIO(), io.StringIO()
+    telemetry.write_logs("info", first)
+    telemetry.write_logs("info", second)
+
+    logging.getLogger("x").info("once")
+
+    assert first.getvalue() == ""
+    assert len(lines(second)) == 1
+
+
+def test_fact_without_json_form_is_written_as_text():
+    """
+    A path or an error as a fact does not break the line.
+    """
+    stream = io.StringIO()
+    telemetry.write_logs("info", stream)
+
+    logging.getLogger("x").info("told", extra={"cause": OSError(28, "No space left")})
+
+    assert "No space left" in str(lines(stream)[0]["cause"])
+
+
+def test_metrics_tell_runs_steps_queue_and_requests():
+    """
+    Everything noted appears under its documented name.
+    """
+    metrics = telemetry.Metrics()
+    metrics.runs({"running": 2, "done": 5})
+    metrics.pool(slots=8, queued=3)
+    metrics.step("tool_call", "done", 0.02)
+    metrics.request("GET", "/api/runs/{run_id}", 200, 0.001)
+
+    text = metrics.text().decode()
+
+    assert 'control_room_runs{state="done"} 5.0' in text
+    assert "control_room_slots 8.0" in text
+    assert "control_room_queue_length 3.0" in text
+    assert 'control_room_steps_total{kind="tool_call",status="done"} 1.0' in text
+    assert 'control_room_step_seconds_count{kind="tool_call"} 1.0' in text
+    assert 'control_room_http_requests_total{method="GET",route="/api/runs/{run_id}",status="200"} 1.0' in text
+
+
+def test_two_metrics_share_nothing():
+    """
+    Two services in one process count for themselves.
+    """
+    first, second = telemetry.Metrics(), telemetry.Metrics()
+    first.step("check", "done", 0.1)
+
+    assert "control_room_steps_total{" in first.text().decode()
+    assert "control_room_steps_total{" not in second.text().decode()
