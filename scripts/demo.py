@@ -67,10 +67,9 @@ def _free_port(wanted: int) -> int:
             probe.bind((HOST, wanted))
         except OSError as error:
             probe.bind((HOST, 0))
-            free: int = probe.getsockname()[1]
-            print(f"== port {wanted} cannot be used ({error.strerror}); taking {free}", flush=True)
-            return free
-    return wanted
+            print(f"== port {wanted} cannot be used ({error.strerror}); taking a free one", flush=True)
+        port: int = probe.getsockname()[1]
+        return port
 
 
 @contextlib.contextmanager
