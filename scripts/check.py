@@ -61,7 +61,8 @@ def _passes(name: str, command: list[str]) -> bool:
     )
     started = time.monotonic()
     # A venv's tools must find its other tools, whoever calls this.
-    surroundings = os.environ | {"PATH": f"{environment.PYTHON.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
+    path = f"{environment.PYTHON.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    surroundings = {**os.environ, "PATH": path}
     code = subprocess.run(
         command, cwd=environment.ROOT, env=surroundings, stdin=subprocess.DEVNULL, check=False
     ).returncode
