@@ -15,7 +15,7 @@ from app.engine.states import RunState
 CRASH_LOOP_TRIES = 3
 """Interrupted tries of one step after which the run is parked."""
 
-PersonPause = "paused_by_person"
+PAUSED_BY_PERSON = "paused_by_person"
 """Reason of a pause that a person asked for."""
 
 
@@ -34,6 +34,8 @@ class DecisionKind(StrEnum):
     """Somebody stopped the run, or the engine parked it."""
     UNPAUSED = "unpaused"
     """Somebody let a paused run go on."""
+    RELEASED = "released"
+    """A stopping service let the run go: the tries it cut off do not count as crashes."""
     RESUMED = "resumed"
     """Somebody sent an ended run on; names the lines that are dead from now on."""
     ENDED = "ended"
@@ -88,7 +90,7 @@ class Decisions:
 
     taken: int = 0
     """How often a process took the run up."""
-    taken_since_release: bool = False
+    taken_since_resume: bool = False
     """Whether a process took it up since it was created or last resumed."""
     cancel_requested_at: str | None = None
     """When its end was asked for, if it was since the last resume."""
@@ -101,9 +103,13 @@ class Decisions:
     dead: set[int] = field(default_factory=set)
     """Positions of journal lines that replay skips."""
     tries: dict[str, list[Started]] = field(default_factory=dict)
-    """Tries begun by key, since the last unpause or resume."""
+    """Tries begun by key, since the last unpause, release or resume."""
+    due: dict[str, str] = field(default_factory=dict)
+    """When timers, gates and waits are over, by key; kept through restarts and pauses."""
     highest_attempt: dict[str, int] = field(default_factory=dict)
     """Highest attempt begun by key, ever."""
+    last_at: str | None = None
+    """When the newest decision was made."""
     overrides: dict[str, plain.Json] = field(default_factory=dict)
     """What the last resume put in place of frozen facts (`args`, `recipe`, `frozen`, …)."""
 
@@ -116,7 +122,7 @@ class Decisions:
         """
         match DecisionKind(line["kind"]):
             case DecisionKind.TAKEN:
-                self.taken, self.taken_since_release = self.taken + 1, True
+                self.taken, self.taken_since_resume = self.taken + 1, True
             case DecisionKind.STARTED:
                 self._start(line)
             case DecisionKind.CANCEL_REQUESTED:
@@ -126,10 +132,13 @@ class Decisions:
             case DecisionKind.UNPAUSED:
                 self.paused, self.pause_error = None, None
                 self.tries.clear()
+            case DecisionKind.RELEASED:
+                self.tries.clear()
             case DecisionKind.RESUMED:
                 self._resume(line)
             case DecisionKind.ENDED:
                 self.ended = _ended(line)
+        self.last_at = line["at"]
 
     @property
     def status(self) -> RunState:
@@ -140,7 +149,7 @@ class Decisions:
             return self.ended.status
         if self.paused is not None:
             return RunState.PAUSED
-        return RunState.RUNNING if self.taken_since_release else RunState.PENDING
+        return RunState.RUNNING if self.taken_since_resume else RunState.PENDING
 
     def _start(self, line: Mapping[str, Any]) -> None:
         begun = Started(
@@ -151,12 +160,15 @@ class Decisions:
             due_at=line.get("due_at"),
         )
         self.tries.setdefault(begun.key, []).append(begun)
+        if begun.due_at is not None:
+            self.due[begun.key] = begun.due_at
         self.highest_attempt[begun.key] = max(begun.attempt, self.highest_attempt.get(begun.key, 0))
 
     def _resume(self, line: Mapping[str, Any]) -> None:
         self.ended = self.cancel_requested_at = self.paused = self.pause_error = None
-        self.taken_since_release = False
+        self.taken_since_resume = False
         self.tries.clear()
+        self.due.clear()
         self.dead.update(expand(line["dead"]))
         self.overrides.update(line.get("overrides") or {})
 

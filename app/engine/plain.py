@@ -27,7 +27,7 @@ def plain(value: object) -> Json:
     Return a deep copy made of plain JSON values: tuples become lists, lone surrogates are replaced.
 
     Raises:
-        errors.DriverFault: a value has no JSON form (a set, a NaN, a key that is not text).
+        errors.InputRefused: a value has no JSON form (a set, a NaN, a key that is not text); `not_plain_json`.
     """
     match value:
         case None | bool() | int():
@@ -42,7 +42,7 @@ def plain(value: object) -> Json:
                 return {plain(key): plain(item) for key, item in value.items()}
         case list() | tuple():
             return [plain(item) for item in value]
-    raise errors.DriverFault(f"{type(value).__name__} {value!r:.80} is not plain JSON", code="not_plain_json")
+    raise errors.InputRefused(f"{type(value).__name__} {value!r:.80} is not plain JSON", code="not_plain_json")
 
 
 def encode(value: Json) -> bytes:

@@ -51,9 +51,11 @@ class RunLog(Protocol):
 
     async def decide(self, kind: DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True) -> bool:
         """
-        Append a control line and fold it into `loaded.decisions`; `at` and `prev` are added here.
+        Append a control line and fold it into `loaded.decisions`.
 
-        Of `cancel_requested` and `ended` the first wins; the loser is not written.
+        `at` and `prev` are added here, and to `ended` the number of step lines and the hash of the last (`lines`,
+        `head`). Of `cancel_requested` and `ended` the first wins: after a cancel only an ending as `cancelled` is
+        written, after an ending no cancel.
 
         Returns:
             Whether the line was written.

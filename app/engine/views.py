@@ -4,7 +4,8 @@ Views: a run as people and polls see it, living or at rest, made from its author
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app.engine import plain
@@ -129,6 +130,23 @@ def detail(view: RunView) -> dict[str, plain.Json]:
             name: {"type": slot.type, "preview": slot.summary} for name, slot in view.board.slots.items()
         },
     }
+
+
+def on_board(view: RunView, board: Board) -> RunView:
+    """
+    Put a board under a view.
+    """
+    return dataclasses.replace(view, board=board)
+
+
+def total_usage(records: Iterable[Record]) -> Usage:
+    """
+    Add up what all lines cost; dead ones and repeated tries were paid too.
+    """
+    total = Usage()
+    for record in records:
+        total = total.plus(record.usage) if record.usage else total
+    return total
 
 
 def _finished(record: Record) -> dict[str, plain.Json]:

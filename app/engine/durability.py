@@ -1,0 +1,66 @@
+"""
+Durability: repeat a write that failed until there is room again, while its result waits in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from app import clock, errors
+from app.engine.events import EventType
+from app.engine.stores import RunLog
+
+_FIRST_WAIT_SECONDS = 0.25
+_LONGEST_WAIT_SECONDS = 10.0
+
+T = TypeVar("T")
+
+
+class Durability:
+    """
+    Guard the writes of one run.
+    """
+
+    def __init__(self, log: RunLog, time: clock.Clock, changed: Callable[[], None]) -> None:
+        self._log = log
+        self._clock = time
+        self._changed = changed
+        self._healing = asyncio.Lock()
+        self.fault: errors.StorageFault | None = None
+        """The write failure that the run waits out now."""
+
+    async def commit(self, write: Callable[[], Awaitable[T]]) -> T:
+        """
+        Write, and after a failure heal and write again, for as long as it takes.
+        """
+        while True:
+            try:
+                return await write()
+            except errors.StorageFault as fault:
+                await self._heal(fault)
+
+    async def _heal(self, fault: errors.StorageFault) -> None:
+        async with self._healing:
+            self._tell(fault)
+            wait = _FIRST_WAIT_SECONDS
+            while self.fault is not None:
+                await self._clock.sleep(wait)
+                wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
+                await self._try()
+
+    def _tell(self, fault: errors.StorageFault) -> None:
+        self.fault = fault
+        self._log.add_event(EventType.STORAGE_FAILED, fault.key, {"error": fault.to_json()})
+        self._changed()
+
+    async def _try(self) -> None:
+        try:
+            await self._log.heal()
+        except errors.StorageFault as fault:
+            self.fault = fault
+            return
+        self.fault = None
+        self._log.add_event(EventType.STORAGE_HEALED)
+        self._changed()

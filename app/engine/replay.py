@@ -1,0 +1,97 @@
+"""
+Replay: hand the journal's living lines to a driver, forward and once, and find it asking for something else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from app import errors
+from app.engine import plain
+from app.engine.conductor import Conductor
+from app.engine.records import BlobRef, Record
+from app.engine.stores import Loaded
+
+ADOPTED = "adopted"
+"""In place of an operation's hash, where a run written by hand was adopted: any operation fits."""
+
+_LINES_BETWEEN_BREATHS = 256
+
+ReadBlob = Callable[[BlobRef], Awaitable[plain.Json]]
+
+
+async def replay(conductor: Conductor, loaded: Loaded, read_blob: ReadBlob) -> None:
+    """
+    Start a driver and hand it every living final line; nothing is performed.
+
+    Raises:
+        errors.NondeterminismFault: the driver does not ask for what a line holds.
+    """
+    conductor.start()
+    await satisfy(conductor, read_blob)
+    for count, record in enumerate(loaded.records):
+        if record.position not in loaded.decisions.dead:
+            hand_out(conductor, record, loaded)
+            await satisfy(conductor, read_blob)
+        if count % _LINES_BETWEEN_BREATHS == _LINES_BETWEEN_BREATHS - 1:
+            await asyncio.sleep(0)
+
+
+async def satisfy(conductor: Conductor, read_blob: ReadBlob) -> None:
+    """
+    Answer every open request for a content, in order.
+    """
+    while conductor.reads:
+        read = conductor.reads[0]
+        conductor.answer(read, await read_blob(read.blob))
+
+
+def hand_out(conductor: Conductor, record: Record, loaded: Loaded) -> None:
+    """
+    Give one line to the branch that asks for its key; a try that is not final is only compared.
+
+    Raises:
+        errors.NondeterminismFault: nobody asks for it, or another operation is asked for under its key.
+    """
+    ask = conductor.asks.get(record.key)
+    if ask is None:
+        if not conductor.was_cancelled(record.branch):
+            raise _unasked(conductor, record, loaded)
+        return
+    adopted = loaded.start.adopted and record.operation == ADOPTED
+    if ask.fingerprint != record.operation and not adopted:
+        raise _differs(record, loaded, ask.fingerprint, ask.body)
+    if record.final:
+        conductor.deliver(record)
+
+
+def _unasked(conductor: Conductor, record: Record, loaded: Loaded) -> errors.NondeterminismFault:
+    asked = list(conductor.asks) or (["nothing more"] if conductor.finished else ["nothing yet"])
+    return errors.NondeterminismFault(
+        f"run {loaded.start.run_id}: line {record.position + 1} of its journal holds the step {record.key!r}, but the "
+        f"recipe's driver asks for {', '.join(asked[:5])}. Nothing was written; the version that began the run "
+        "continues it.",
+        key=record.key,
+        detail={
+            "run_id": loaded.start.run_id,
+            "line": record.position + 1,
+            "recorded": record.line.get("operation"),
+            "asked": {key: dict(ask.body) for key, ask in list(conductor.asks.items())[:5]},
+        },
+    )
+
+
+def _differs(record: Record, loaded: Loaded, asked_hash: str, asked: object) -> errors.NondeterminismFault:
+    return errors.NondeterminismFault(
+        f"run {loaded.start.run_id}: the recipe's driver asks for another operation under the key {record.key!r} than "
+        f"line {record.position + 1} of its journal holds. Nothing was written; the version that began the run "
+        "continues it.",
+        key=record.key,
+        detail={
+            "run_id": loaded.start.run_id,
+            "line": record.position + 1,
+            "recorded": record.line.get("operation"),
+            "asked": {"hash": asked_hash, "body": asked},
+        },
+    )

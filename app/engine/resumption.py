@@ -1,0 +1,47 @@
+"""
+Resumption: which lines of an ended run die when it is sent on.
+"""
+
+from __future__ import annotations
+
+from app import errors
+from app.engine.records import Record
+from app.engine.stores import Loaded
+
+
+def dead_positions(loaded: Loaded, from_key: str | None) -> set[int]:
+    """
+    Return the positions of the lines that a resume declares dead, beside those that are dead already.
+
+    Dead are the causes of the ending, or the step named, and every later line that is not in a sibling branch.
+
+    Raises:
+        errors.RequestInvalid: `unknown_step`; no living line has that key, `detail.steps` names those that have.
+    """
+    living = [record for record in loaded.records if record.position not in loaded.decisions.dead]
+    roots = _causes(loaded, living) if from_key is None else _named(living, from_key)
+    return {record.position for record in living if any(_dies_with(record, root) for root in roots)}
+
+
+def _causes(loaded: Loaded, living: list[Record]) -> list[Record]:
+    ended = loaded.decisions.ended
+    causes = set(ended.causes) if ended else set()
+    return [record for record in living if record.position in causes]
+
+
+def _named(living: list[Record], key: str) -> list[Record]:
+    named = [record for record in living if record.key == key]
+    if not named:
+        steps = list(dict.fromkeys(record.key for record in living))
+        raise errors.RequestInvalid(
+            f"the run has no finished step {key!r} to go back to", code="unknown_step", detail={"steps": steps[:100]}
+        )
+    return named[:1]
+
+
+def _dies_with(record: Record, root: Record) -> bool:
+    return record.position >= root.position and _related(record.branch, root.branch)
+
+
+def _related(one: str, other: str) -> bool:
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")

@@ -1,0 +1,68 @@
+"""
+Review: a run at rest, shown by replaying its driver over its journal without performing anything.
+"""
+
+from __future__ import annotations
+
+from app import errors
+from app.engine import ports, views
+from app.engine.conductor import Conductor
+from app.engine.context import DriverContext
+from app.engine.replay import ReadBlob, replay
+from app.engine.slots import Board, Progress
+from app.engine.stores import Loaded
+
+
+async def review(loaded: Loaded, dialect: ports.Dialect | None, read_blob: ReadBlob) -> views.RunView:
+    """
+    Return a run as its authority tells it.
+
+    Where the present driver does not fit the journal, the board shows only how many steps the journal holds.
+    """
+    view = _at_rest(loaded)
+    try:
+        board = await _board(loaded, dialect, read_blob) if dialect else _bare(view)
+    except (errors.Fault, errors.JournalCorrupt):
+        board = _bare(view)
+    return views.on_board(view, board)
+
+
+async def replays(loaded: Loaded, dialect: ports.Dialect, read_blob: ReadBlob) -> None:
+    """
+    Make sure that a driver asks for what the living lines hold.
+
+    Raises:
+        errors.NondeterminismFault, errors.DriverFault: it does not.
+    """
+    await _board(loaded, dialect, read_blob)
+
+
+async def _board(loaded: Loaded, dialect: ports.Dialect, read_blob: ReadBlob) -> Board:
+    context = DriverContext(loaded.start, lambda key, facts: None)
+    conductor = Conductor(dialect.drive(context))
+    try:
+        await replay(conductor, loaded, read_blob)
+    finally:
+        conductor.close()
+    return context.board()
+
+
+def _bare(view: views.RunView) -> Board:
+    return Board(progress=Progress(finished_steps=sum(record.done for record in view.living())))
+
+
+def _at_rest(loaded: Loaded) -> views.RunView:
+    decisions, ended = loaded.decisions, loaded.decisions.ended
+    newest = loaded.records[-1].completed_at if loaded.records else loaded.start.created_at
+    return views.RunView(
+        start=loaded.start,
+        status=decisions.status,
+        reason=None if ended else decisions.paused,
+        records=loaded.records,
+        dead=frozenset(decisions.dead),
+        usage=views.total_usage(loaded.records),
+        error=ended.error if ended else decisions.pause_error,
+        ending=ended.ending if ended else None,
+        updated_at=max(newest, decisions.last_at or newest),
+        completed_at=ended.at if ended else None,
+    )

@@ -1,0 +1,301 @@
+"""
+Stepping: one step from its `started` line to its final journal line, retries included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from app import clock, errors
+from app.engine import journal_lines, operations, plain, ports, probes, verdicts
+from app.engine.conductor import Ask
+from app.engine.decisions import DecisionKind
+from app.engine.durability import Durability
+from app.engine.events import EventType
+from app.engine.journal_lines import Content, Try
+from app.engine.records import BLOB_BYTES, BlobRef, Record, Result
+from app.engine.runs import RunStart
+from app.engine.states import StepState
+from app.engine.stores import RunLog
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Equipment:
+    """
+    What every run of a process shares.
+    """
+
+    performers: dict[str, ports.Performer]
+    """Performers by kind of operation."""
+    clock: clock.Clock
+    """The time."""
+    masker: plain.Masker
+    """Hides secrets before anything is encoded."""
+    probes: probes.Probes
+    """Named points for tests."""
+
+
+class Parked(BaseException):
+    """
+    The step cannot be performed now, and its run waits for a person.
+    """
+
+    def __init__(self, reason: str, error: errors.StepError) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.error = error
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Work:
+    """
+    A step that is open.
+    """
+
+    ask: Ask
+    """What its driver asks for."""
+    history: list[Record]
+    """Its living lines so far: tries that were not final."""
+    attempt: int = 0
+    """The present try; 0 before the first begins."""
+    started_at: datetime | None = None
+    """When the present try began."""
+    began: float = 0.0
+    """The same, in seconds of a clock that never runs backwards."""
+    performing: bool = False
+    """Whether something is under way that an interruption would cut off."""
+    task: asyncio.Task[None] | None = field(default=None)
+    """The task that carries it out."""
+
+    @property
+    def idle(self) -> bool:
+        """
+        Tell whether it only waits.
+        """
+        return self.ask.operation.idle
+
+
+class Stepper:
+    """
+    Carry out the steps of one run.
+    """
+
+    def __init__(
+        self,
+        log: RunLog,
+        start: RunStart,
+        equipment: Equipment,
+        durability: Durability,
+        enter: Callable[[], Awaitable[None]],
+        landed: Callable[[Record], None],
+    ) -> None:
+        self._log = log
+        self._start = start
+        self._equipment = equipment
+        self._durability = durability
+        self._enter = enter
+        self._landed = landed
+        self._recorded: dict[str, set[int]] = {}
+        self.commits: set[asyncio.Future[Record]] = set()
+        """Commits under way; each goes on when its step is interrupted."""
+        for record in log.loaded.records:
+            self._recorded.setdefault(record.key, set()).add(record.attempt)
+
+    async def carry_out(self, work: Work) -> None:
+        """
+        Perform a step until a try is final; each try's record is handed to `landed`.
+
+        Raises:
+            Parked: it was cut off too often, or must not be repeated unasked.
+        """
+        result = self._rescue(work)
+        while True:
+            await self._wait_for_turn(work)
+            await self._begin(work)
+            if result is None:
+                result = await self._perform(work)
+            record = await self._record(work, result)
+            if record.final:
+                return
+            result = None
+
+    def _rescue(self, work: Work) -> Result | None:
+        key, decisions = work.ask.key, self._log.loaded.decisions
+        tries = decisions.tries.get(key, [])
+        match verdicts.rescue(work.ask.operation, tries, self._recorded.get(key, set())):
+            case verdicts.Rescue.CRASH_LOOP:
+                raise Parked("crash_loop", _cut_off(key, "crash_loop", "was cut off too often", len(tries)))
+            case verdicts.Rescue.ASK:
+                raise Parked("step_interrupted", _cut_off(key, "step_interrupted", "must not be repeated unasked", 1))
+            case verdicts.Rescue.FAIL:
+                return verdicts.failed("interrupted", f"the step {key!r} was cut off and must not be repeated")
+        return None
+
+    async def _wait_for_turn(self, work: Work) -> None:
+        if work.history and work.history[-1].retry_at:
+            due = clock.instant(work.history[-1].retry_at)
+            await self._equipment.clock.sleep((due - self._equipment.clock.now()).total_seconds())
+        if not work.idle:
+            await self._enter()
+
+    async def _begin(self, work: Work) -> None:
+        self._reach("step.before_started")
+        work.performing = not work.idle
+        work.started_at, work.began = self._equipment.clock.now(), self._equipment.clock.monotonic()
+        if not self._goes_on_waiting(work):
+            await self._note_start(work)
+        self._reach("step.after_started")
+
+    def _goes_on_waiting(self, work: Work) -> bool:
+        key, decisions = work.ask.key, self._log.loaded.decisions
+        highest = decisions.highest_attempt.get(key, 0)
+        if not work.idle or highest == 0 or highest in self._recorded.get(key, ()):
+            return False
+        work.attempt = highest
+        return _due_seconds(work.ask.operation) is None or key in decisions.due
+
+    async def _note_start(self, work: Work) -> None:
+        ask, decisions = work.ask, self._log.loaded.decisions
+        work.attempt = max(decisions.highest_attempt.get(ask.key, 0), *self._recorded.get(ask.key, ()), 0) + 1
+        facts: dict[str, plain.Json] = {"key": ask.key, "attempt": work.attempt, "operation": ask.fingerprint}
+        wait = _due_seconds(ask.operation)
+        if wait is not None:
+            facts["due_at"] = clock.stamp(self._equipment.clock.now() + timedelta(seconds=wait))
+        sync = ask.operation.outside or wait is not None or ask.operation.on_interrupted != "rerun"
+        await self._durability.commit(lambda: self._log.decide(DecisionKind.STARTED, facts, sync=sync))
+        told = {"step_id": ask.place.step_id, "phase": ask.place.phase, "attempt": work.attempt}
+        self._log.add_event(EventType.STEP_STARTED, ask.key, told)
+
+    async def _perform(self, work: Work) -> Result:
+        performer = self._equipment.performers.get(work.ask.operation.kind)
+        if performer is None:
+            return verdicts.failed("no_performer", f"nothing here performs {work.ask.operation.kind!r}")
+        self._reach("step.performing")
+        try:
+            return self._masked(verdicts.sound(await performer.perform(self._call(work))))
+        except (errors.StepError, errors.InputRefused) as error:
+            return self._masked(verdicts.failed(error.code, error.message, error.detail))
+        except Exception as error:
+            _log.exception("performing failed", extra={"run_id": self._start.run_id, "key": work.ask.key})
+            return self._masked(verdicts.failed("internal_error", f"{type(error).__name__}: {error}"))
+        finally:
+            self._reach("step.performed")
+
+    def _call(self, work: Work) -> ports.Call:
+        return ports.Call(
+            run=self._start,
+            key=work.ask.key,
+            attempt=work.attempt,
+            operation=work.ask.operation,
+            place=work.ask.place,
+            due_at=self._log.loaded.decisions.due.get(work.ask.key),
+            read_blob=self._log.get_blob,
+            write_log=self._write_log,
+        )
+
+    async def _write_log(self, name: str, text: str) -> None:
+        await self._log.write_log(name, self._equipment.masker.mask(text))
+
+    async def _record(self, work: Work, result: Result) -> Record:
+        commit = asyncio.ensure_future(self._commit(work, result))
+        self.commits.add(commit)
+        commit.add_done_callback(self.commits.discard)
+        record = await asyncio.shield(commit)
+        work.performing = False
+        return record
+
+    async def _commit(self, work: Work, result: Result) -> Record:
+        ask, done = work.ask, self._try(work, result)
+        blob = await self._keep(done.content) if len(done.content.encoded) > BLOB_BYTES else None
+        line = journal_lines.line(self._start.run_id, ask, done, blob=blob, operation=await self._operation(ask))
+        self._reach("step.before_append")
+        record = await self._durability.commit(lambda: self._log.append_step(line))
+        self._reach("step.after_append")
+        self._recorded.setdefault(ask.key, set()).add(work.attempt)
+        work.history.append(record)
+        await self._prove(record)
+        self._tell(record)
+        self._landed(record)
+        return record
+
+    def _try(self, work: Work, result: Result) -> Try:
+        now = self._equipment.clock.now()
+        delay = verdicts.retry_delay_seconds(work.ask.operation.retry, result, len(work.history) + 1)
+        return Try(
+            attempt=work.attempt,
+            started_at=work.started_at or now,
+            completed_at=now,
+            duration_seconds=self._equipment.clock.monotonic() - work.began,
+            result=result,
+            content=_content(result.output),
+            retry_at=None if delay is None else clock.stamp(now + timedelta(seconds=delay)),
+        )
+
+    async def _keep(self, content: Content) -> BlobRef:
+        return await self._durability.commit(lambda: self._log.put_blob(content.encoded, text=content.text))
+
+    async def _operation(self, ask: Ask) -> dict[str, plain.Json]:
+        masked = self._equipment.masker.mask(dict(ask.body))
+        encoded = plain.canonical(masked)
+        if len(encoded) <= operations.INLINE_BODY_BYTES:
+            return {"hash": ask.fingerprint, "body": masked}
+        if ask.operation.kind != operations.ToolCall.kind:
+            return {"hash": ask.fingerprint}
+        blob = await self._keep(Content(value=masked, encoded=encoded))
+        return {"hash": ask.fingerprint, "blob": blob.to_json()}
+
+    async def _prove(self, record: Record) -> None:
+        if record.receipt_id is not None:
+            self._reach("step.before_receipt")
+            await self._durability.commit(lambda: self._log.add_receipt(record))
+            self._reach("step.after_receipt")
+
+    def _tell(self, record: Record) -> None:
+        told: dict[str, plain.Json] = {"position": record.position, "step_id": record.line["step_id"]}
+        told |= {"duration_ms": record.line["duration_ms"], "attempt": record.attempt}
+        if not record.final:
+            told |= {"error": record.line["error"], "retry_at": record.retry_at}
+            self._log.add_event(EventType.STEP_RETRYING, record.key, told)
+        elif record.status is StepState.FAILED:
+            self._log.add_event(EventType.STEP_FAILED, record.key, told | {"error": record.line["error"]})
+        else:
+            told |= {"status": record.status.value, "preview": record.summary}
+            self._log.add_event(EventType.STEP_FINISHED, record.key, told)
+
+    def _masked(self, result: Result) -> Result:
+        mask = self._equipment.masker.mask
+        error = result.error
+        if error is not None:
+            error = dataclasses.replace(
+                error, message=mask(plain.plain(error.message)), detail=mask(plain.plain(error.detail))
+            )
+        summary = None if result.summary is None else mask(plain.plain(result.summary))
+        return dataclasses.replace(result, output=mask(plain.plain(result.output)), summary=summary, error=error)
+
+    def _reach(self, point: str) -> None:
+        self._equipment.probes.reach(point)
+
+
+def _content(output: plain.Json) -> Content:
+    return Content(value=output, encoded=b"" if output is None else plain.content(output))
+
+
+def _due_seconds(operation: operations.Operation) -> float | None:
+    match operation:
+        case operations.Timer():
+            return operation.seconds
+        case operations.Gate():
+            return operation.expires_seconds
+    return None
+
+
+def _cut_off(key: str, code: str, what: str, tries: int) -> errors.StepError:
+    message = f"the step {key!r} {what}; unpause the run to let it try again"
+    return errors.StepError(message, code=code, key=key, detail={"tries": tries})
