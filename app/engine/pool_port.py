@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from app.engine import plain
+from app.engine.operations import Gate
 from app.engine.states import RunState
 from app.engine.views import RunView
 
@@ -41,6 +42,38 @@ class Resume:
     """Step to go back to; None: the causes of the ending."""
     overrides: Mapping[str, plain.Json] = field(default_factory=dict)
     """Fields of the run's start that are put in place of the frozen ones: `args`, `recipe`, `frozen`, …"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """
+    How a run stands in the queue while it is not loaded.
+    """
+
+    status: RunState
+    """`pending`; or `running` while it has a slot and is being read."""
+    reason: str | None = None
+    """Why others are let past it: `workspace_busy`, `recovering`."""
+    holder: str | None = None
+    """Run that holds its workspace."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenGate:
+    """
+    A question that waits for a person's answer.
+    """
+
+    run_id: str
+    """Run that asks."""
+    key: str
+    """Step that asks."""
+    attempt: int
+    """Which try."""
+    gate: Gate
+    """The question."""
+    expires_at: str | None
+    """When its default is taken; None: never."""
 
 
 class RunEngine(Protocol):
@@ -89,6 +122,26 @@ class RunEngine(Protocol):
         Raises:
             errors.NotFound, errors.WrongState: it is neither failed nor cancelled.
             errors.RequestInvalid: `from_key` names no step of the run; the living lines do not fit the overrides.
+        """
+
+    async def decide(self, run_id: str, key: str, decision: str, message: str = "") -> None:
+        """
+        Answer an open gate; done once the answer's line is durable.
+
+        Raises:
+            errors.NotFound: the run has no such gate.
+            errors.Conflict: `gate_decided`, somebody was first.
+            errors.RequestInvalid: `unknown_decision`, the gate has no such option.
+        """
+
+    def open_gates(self, run_id: str) -> list[OpenGate]:
+        """
+        Return the gates of a run that wait for an answer, in the order of asking.
+        """
+
+    def standing(self, run_id: str) -> Standing | None:
+        """
+        Tell how a run stands in the queue; None for one that is loaded, or not in it.
         """
 
     async def changed(self, run_id: str, since: int) -> int:
