@@ -47,8 +47,6 @@ class Ask(_Request):
     """Path of the branch that asks."""
 
     def __post_init__(self) -> None:
-        if not _KEY.fullmatch(self.key):
-            raise errors.DriverFault(f"{self.key!r:.80} is no key", code="bad_key", key=self.key[:300])
         self.body = operations.body(self.operation)
         self.fingerprint = operations.fingerprint(self.body)
 
@@ -169,7 +167,7 @@ class Conductor:
             request = branch.coroutine.send(value) if error is None else branch.coroutine.throw(error)
         except StopIteration as stop:
             self._finish(branch, stop.value)
-        except Exception as failure:
+        except Exception as failure:  # noqa: BLE001 - whatever a driver raises ends its branch
             self._fail(branch, failure)
         else:
             self._take(branch, request)
@@ -187,6 +185,8 @@ class Conductor:
                 raise errors.DriverFault(f"a driver awaited {request!r:.80}, which is not from its context")
 
     def _ask(self, branch: _Branch, ask: Ask) -> None:
+        if not _KEY.fullmatch(ask.key):
+            raise errors.DriverFault(f"{ask.key!r:.80} is no key", code="bad_key", key=ask.key[:300])
         if ask.key in self._used:
             raise errors.DriverFault(f"the key {ask.key!r} was asked for twice", code="key_repeated", key=ask.key)
         self._used.add(ask.key)

@@ -107,11 +107,11 @@ class DriverContext:
         """
         return Board(progress=self._progress, slots=self._slots)
 
-    def files(self, records: Sequence[Record]) -> dict[str, plain.Json]:
+    def files(self, records: Callable[[], Sequence[Record]]) -> dict[str, plain.Json]:
         """
-        Make the further files of the run folder.
+        Make the further files of the run folder from the records that count.
         """
         made: dict[str, plain.Json] = {}
         for projection in self._projections:
-            made.update(projection(self._run, records))
+            made.update(projection(self._run, records()))
         return made

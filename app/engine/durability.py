@@ -28,6 +28,7 @@ class Durability:
         self._clock = time
         self._changed = changed
         self._healing = asyncio.Lock()
+        self._abandoned = asyncio.Event()
         self.fault: errors.StorageFault | None = None
         """The write failure that the run waits out now."""
 
@@ -41,12 +42,18 @@ class Durability:
             except errors.StorageFault as fault:
                 await self._heal(fault)
 
+    def abandon(self) -> None:
+        """
+        Give up waiting for room, since the process stops; whoever waits gets an `InterruptionFault`.
+        """
+        self._abandoned.set()
+
     async def _heal(self, fault: errors.StorageFault) -> None:
         async with self._healing:
             self._tell(fault)
             wait = _FIRST_WAIT_SECONDS
             while self.fault is not None:
-                await self._clock.sleep(wait)
+                await self._wait(wait)
                 wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
                 await self._try()
 
@@ -54,6 +61,17 @@ class Durability:
         self.fault = fault
         self._log.add_event(EventType.STORAGE_FAILED, fault.key, {"error": fault.to_json()})
         self._changed()
+
+    async def _wait(self, seconds: float) -> None:
+        sleeping = asyncio.ensure_future(self._clock.sleep(seconds))
+        abandoned = asyncio.ensure_future(self._abandoned.wait())
+        try:
+            await asyncio.wait((sleeping, abandoned), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleeping.cancel()
+            abandoned.cancel()
+        if self._abandoned.is_set():
+            raise errors.InterruptionFault
 
     async def _try(self) -> None:
         try:

@@ -6,19 +6,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from enum import Enum
 
-from app import clock, errors
-from app.engine import conductor, plain, ports, replay, views
+from app import errors
+from app.engine import ports, replay, settlement, views
+from app.engine.conductor import Ask, Conductor
 from app.engine.context import DriverContext
-from app.engine.decisions import PAUSED_BY_PERSON, DecisionKind
+from app.engine.decisions import DecisionKind
 from app.engine.durability import Durability
 from app.engine.events import EventType
-from app.engine.journal_lines import facts_of
 from app.engine.operations import Gate
-from app.engine.records import Record, Usage
-from app.engine.runs import Ending, Transition
+from app.engine.portrait import Portrait
+from app.engine.records import Record
+from app.engine.runs import Transition
 from app.engine.states import RunState
 from app.engine.stepping import Equipment, Parked, Stepper, Work
 from app.engine.stores import RunLog
@@ -46,28 +47,25 @@ class Runner:
         slots: ports.Slots,
         changed: Callable[[], None],
     ) -> None:
-        self._run_log, self._equipment, self._slots, self._changed = log, equipment, slots, changed
-        self._start = log.loaded.start
-        self._status = log.loaded.decisions.status
-        self._reason: str | None = None
-        self._error: Mapping[str, plain.Json] | None = None
-        self._ending: Mapping[str, plain.Json] | None = None
-        self._updated_at = self._start.created_at
-        self._completed_at: str | None = None
-        self._records = list(log.loaded.records)
-        self._usage = views.total_usage(self._records)
+        start = log.loaded.start
+        self._run_id, self._run_log, self._slots, self._reach = start.run_id, log, slots, equipment.probes.reach
+        self._context = DriverContext(start, settlement.noter(log))
+        self._conductor = Conductor(dialect.drive(self._context))
+        self._portrait = Portrait(log, self._context, equipment.clock, changed)
+        self._durability = Durability(log, equipment.clock, self._storage_changed)
+        self._portrait.durability = self._durability
+        self._stepper = Stepper(log, equipment, self._durability, self._enter, self._land)
+        self._settlement = settlement.Settlement(log, self._portrait, self._durability, equipment)
+        self._works = self._portrait.works
+        self._retried = _retried(log.loaded.records)
         self._landed: dict[int, Record] = {}
-        self._works: dict[str, Work] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._failures: list[BaseException] = []
+        self._entrance = asyncio.Lock()
         self._wake = asyncio.Event()
         self._halt: _Halt | None = None
         self._parked: Parked | None = None
         self._cancelled = log.loaded.decisions.cancel_requested_at is not None
-        self._durability = Durability(log, equipment.clock, self._touch)
-        self._stepper = Stepper(log, self._start, equipment, self._durability, self._enter, self._land)
-        self._context = DriverContext(self._start, self._note)
-        self._conductor = conductor.Conductor(dialect.drive(self._context))
 
     async def run(self) -> RunState:
         """
@@ -78,19 +76,23 @@ class Runner:
         """
         try:
             return await self._go()
-        except (errors.NondeterminismFault, errors.DriverFault) as fault:
-            return await self._park(fault)
+        except errors.InterruptionFault:
+            return RunState.RUNNING
+        except errors.Fault as fault:
+            return await self._give_up(fault)
         except errors.JournalCorrupt as error:
-            return await self._declare_corrupt(error)
-        except Exception as error:
-            _log.exception("the engine failed", extra={"run_id": self._start.run_id})
-            return await self._park(errors.Fault(f"{type(error).__name__}: {error}", code="internal_error"))
+            return await self._settlement.declare_corrupt(error)
+        except Exception as error:  # noqa: BLE001 - one run must not take the others down
+            _log.exception("the engine failed", extra={"run_id": self._run_id})
+            return await self._give_up(errors.Fault(f"{type(error).__name__}: {error}", code="internal_error"))
         finally:
             await self._drop_works()
             self._conductor.close()
 
     async def _go(self) -> RunState:
         await self._replay()
+        if self._at_rest():
+            return await self._settlement.rest_again()
         await self._take()
         while self._goes_on():
             self._drive()
@@ -121,33 +123,16 @@ class Runner:
         """
         Cut off what is open after `stop`; it leaves no record and runs again at the next start.
         """
-        for work in self._works.values():
-            self._cut(work)
-        self._works.clear()
+        self._halt = _Halt.STOP
+        self._cut_all()
+        self._durability.abandon()
         self._wake.set()
-        if self._durability.fault is not None:
-            for commit in self._stepper.commits:
-                commit.cancel()
 
     def view(self) -> views.RunView:
         """
         Return the run as it stands; it shares what goes on growing, so it is to be read at once.
         """
-        fault = self._durability.fault
-        return views.RunView(
-            start=self._start,
-            status=RunState.PAUSED if fault else self._status,
-            reason=fault.code if fault else self._reason,
-            board=self._context.board(),
-            records=self._records,
-            dead=frozenset(self._run_log.loaded.decisions.dead),
-            open=[_open_step(work) for work in self._works.values() if work.started_at is not None],
-            usage=self._usage,
-            error=fault.to_json() if fault else self._error,
-            ending=self._ending,
-            updated_at=self._updated_at,
-            completed_at=self._completed_at,
-        )
+        return self._portrait.view()
 
     # -- replay, take
 
@@ -155,9 +140,12 @@ class Runner:
         try:
             await replay.replay(self._conductor, self._run_log.loaded, self._run_log.get_blob)
         except (errors.NondeterminismFault, errors.DriverFault):
-            if not self._cancelled:
+            if not (self._cancelled or self._at_rest()):
                 raise
-        self._touch()
+
+    def _at_rest(self) -> bool:
+        decisions = self._run_log.loaded.decisions
+        return decisions.ended is not None or (decisions.paused is not None and not self._cancelled)
 
     async def _take(self) -> None:
         if self._cancelled:
@@ -165,11 +153,11 @@ class Runner:
         self._reach("run.before_taken")
         await self._durability.commit(lambda: self._run_log.decide(DecisionKind.TAKEN, {}))
         self._reach("run.after_taken")
-        taken = self._run_log.loaded.decisions.taken
+        taken, lines = self._run_log.loaded.decisions.taken, len(self._portrait.records)
         self._run_log.add_event(EventType.RUN_STARTED, None, {"taken": taken})
         if taken > 1:
-            self._run_log.add_event(EventType.RECOVERY_CONTINUED, None, {"lines": len(self._records)})
-        await self._move(Transition.take(self._start.run_id, self._now()))
+            self._run_log.add_event(EventType.RECOVERY_CONTINUED, None, {"lines": lines})
+        await self._portrait.move(Transition.take(self._run_id, self._portrait.now()))
 
     # -- drive
 
@@ -180,7 +168,7 @@ class Runner:
 
     def _drive(self) -> None:
         for key in [key for key, work in self._works.items() if self._conductor.asks.get(key) is not work.ask]:
-            self._cut(self._works.pop(key))
+            self._cut(key)
         if self._halt is None:
             for key, ask in self._conductor.asks.items():
                 if key not in self._works:
@@ -188,11 +176,11 @@ class Runner:
         if self._works and all(work.idle for work in self._works.values()):
             self._slots.leave()
 
-    def _open(self, ask: conductor.Ask) -> None:
+    def _open(self, ask: Ask) -> None:
         dead = self._run_log.loaded.decisions.dead
-        tries = [record for record in self._records if record.key == ask.key and record.position not in dead]
-        work = self._works[ask.key] = Work(ask=ask, history=tries)
-        work.task = asyncio.create_task(self._stepper.carry_out(work), name=f"{self._start.run_id}:{ask.key}")
+        history = [record for record in self._retried.get(ask.key, ()) if record.position not in dead]
+        work = self._works[ask.key] = Work(ask=ask, history=history)
+        work.task = asyncio.create_task(self._stepper.carry_out(work), name=f"{self._run_id}:{ask.key}")
         work.task.add_done_callback(self._work_over)
 
     def _work_over(self, task: asyncio.Task[None]) -> None:
@@ -211,14 +199,15 @@ class Runner:
     async def _show_waiting(self) -> None:
         gates = [key for key, work in self._works.items() if isinstance(work.ask.operation, Gate)]
         waits = bool(gates) and all(work.idle for work in self._works.values())
-        if waits and self._status is RunState.RUNNING:
-            await self._move(Transition.wait(self._start.run_id, self._now()))
+        if waits and self._portrait.status is RunState.RUNNING:
             self._run_log.add_event(EventType.RUN_WAITING, None, {"keys": gates})
-        elif not waits and self._status is RunState.WAITING:
-            await self._move(Transition.take(self._start.run_id, self._now()))
+            await self._portrait.move(Transition.wait(self._run_id, self._portrait.now()))
+        elif not waits and self._portrait.status is RunState.WAITING:
+            await self._portrait.move(Transition.take(self._run_id, self._portrait.now()))
 
     async def _enter(self) -> None:
-        await self._slots.enter()
+        async with self._entrance:
+            await self._slots.enter()
 
     # -- record
 
@@ -227,12 +216,11 @@ class Runner:
         self._wake.set()
 
     async def _record(self) -> None:
-        while (record := self._landed.pop(len(self._records), None)) is not None:
-            self._records.append(record)
-            self._usage = self._usage.plus(record.usage or Usage())
+        while (record := self._landed.pop(len(self._portrait.records), None)) is not None:
+            self._portrait.add(record)
             await self._hand_out(record)
             self._reach("step.delivered")
-            self._touch()
+            self._portrait.touch()
         self._raise_failures()
 
     async def _hand_out(self, record: Record) -> None:
@@ -243,163 +231,71 @@ class Runner:
             await replay.satisfy(self._conductor, self._run_log.get_blob)
 
     def _raise_failures(self) -> None:
-        for failure in self._failures:
+        failures, self._failures = self._failures, []
+        for failure in failures:
             if not isinstance(failure, Parked):
                 raise failure
             self._parked = self._parked or failure
             for key in [key for key, work in self._works.items() if work.task is not None and work.task.done()]:
                 del self._works[key]
             self._halt_at_boundary(_Halt.PAUSE)
-        self._failures.clear()
 
     # -- settle
 
     async def _settle(self) -> RunState:
         await self._drop_works()
-        await self._record_rest()
+        await self._record_late()
         if self._cancelled:
-            return await self._end(Ending(status=RunState.CANCELLED, reason="cancelled"), None)
+            return await self._settlement.cancel()
         if self._conductor.finished:
-            return await self._end(*self._outcome())
-        return await self._rest()
+            return await self._settlement.end(self._conductor)
+        if self._halt is _Halt.STOP:
+            return await self._settlement.release()
+        return await self._settlement.pause(self._parked)
 
-    async def _drop_works(self) -> None:
-        for work in self._works.values():
-            self._cut(work)
-        self._works.clear()
-        while self._closing or self._stepper.commits:
-            await asyncio.gather(*self._closing, *self._stepper.commits, return_exceptions=True)
-
-    async def _record_rest(self) -> None:
+    async def _record_late(self) -> None:
         try:
             await self._record()
         except errors.Fault:
             if not self._cancelled:
                 raise
 
-    def _outcome(self) -> tuple[Ending, errors.ControlRoomError | None]:
-        failure = self._conductor.failure
-        if failure is None:
-            return self._conductor.result or Ending(), None
-        if not isinstance(failure, errors.ControlRoomError):
-            raise errors.DriverFault(f"the recipe's driver broke: {type(failure).__name__}: {failure}") from failure
-        reason = failure.reason if isinstance(failure, errors.RunFailed) else failure.code
-        failed = failure.causes if isinstance(failure, errors.RunFailed) else ()
-        return Ending(status=RunState.FAILED, reason=reason, failed_steps=failed), failure
-
-    async def _end(self, ending: Ending, failure: errors.ControlRoomError | None) -> RunState:
-        self._reach("run.before_ended")
-        error = self._equipment.masker.mask(failure.to_json()) if failure else None
-        facts = {
-            "status": ending.status.value,
-            "causes": self._positions(failure.causes) if isinstance(failure, errors.RunFailed) else [],
-            "error": error,
-            "ending": ending.to_json(),
-        }
-        if not await self._durability.commit(lambda: self._run_log.decide(DecisionKind.ENDED, facts)):
-            return await self._end(Ending(status=RunState.CANCELLED, reason="cancelled"), None)
-        self._reach("run.after_ended")
-        await self._show_end(ending, error)
-        return ending.status
-
-    async def _show_end(self, ending: Ending, error: Mapping[str, plain.Json] | None) -> None:
-        self._status, self._error, self._ending = ending.status, error, ending.to_json()
-        self._reason = None
-        self._completed_at = self._now()
-        self._updated_at = self._completed_at
-        told = {"status": ending.status.value, "error": error, "ending": ending.to_json()}
-        self._run_log.add_event(EventType.RUN_ENDED, None, told)
-        self._run_log.refresh(self._snapshots)
-        await self._durability.commit(self._run_log.rest)
-        code = str(error["code"]) if error else None
-        await self._move(Transition.end(self._start.run_id, ending.status, self._now(), code))
-
-    def _positions(self, keys: tuple[str, ...]) -> list[int]:
-        latest = {record.key: record.position for record in self._records if record.final}
-        return sorted(latest[key] for key in keys if key in latest)
-
-    async def _rest(self) -> RunState:
-        if self._parked is None and self._run_log.loaded.decisions.paused is None:
-            await self._durability.commit(lambda: self._run_log.decide(DecisionKind.RELEASED, {}))
-            await self._durability.commit(self._run_log.rest)
-            return RunState.RUNNING
-        if self._parked is not None:
-            facts = {"reason": self._parked.reason, "error": self._parked.error.to_json()}
-            await self._durability.commit(lambda: self._run_log.decide(DecisionKind.PAUSED, facts))
-            await self._show_pause(self._parked.reason, self._parked.error.to_json())
-        else:
-            await self._show_pause(PAUSED_BY_PERSON, None)
-        return RunState.PAUSED
-
-    async def _park(self, fault: errors.Fault) -> RunState:
-        _log.error("run parked: %s", fault.message, extra={"run_id": self._start.run_id, "code": fault.code})
+    async def _give_up(self, fault: errors.Fault) -> RunState:
         await self._drop_works()
-        await self._show_pause(fault.code, fault.to_json())
-        return RunState.PAUSED
+        return await self._settlement.park(fault)
 
-    async def _show_pause(self, reason: str, error: Mapping[str, plain.Json] | None) -> None:
-        self._reason, self._error = reason, error
-        self._run_log.add_event(EventType.RUN_PAUSED, None, {"reason": reason, "error": error})
-        code = str(error["code"]) if error else None
-        await self._move(Transition.pause(self._start.run_id, self._now(), code))
-        await self._durability.commit(self._run_log.rest)
-
-    async def _declare_corrupt(self, error: errors.JournalCorrupt) -> RunState:
-        self._error = error.to_json()
-        self._run_log.add_event(EventType.RECOVERY_CORRUPT, None, error.detail)
-        await self._drop_works()
-        await self._move(Transition.end(self._start.run_id, RunState.FAILED, self._now(), error.code))
-        return RunState.FAILED
-
-    # -- small change
+    async def _drop_works(self) -> None:
+        self._cut_all()
+        while self._closing or self._stepper.commits:
+            await asyncio.gather(*self._closing, *self._stepper.commits, return_exceptions=True)
 
     def _halt_at_boundary(self, halt: _Halt) -> None:
         self._halt = self._halt or halt
-        for work in list(self._works.values()):
-            if not work.performing:
-                self._cut(work)
-                self._works.pop(work.ask.key, None)
+        for key in [key for key, work in self._works.items() if not work.performing]:
+            self._cut(key)
         self._wake.set()
 
-    def _cut(self, work: Work) -> None:
+    def _cut_all(self) -> None:
+        for key in list(self._works):
+            self._cut(key)
+
+    def _cut(self, key: str) -> None:
+        work = self._works.pop(key)
         if work.task is not None and not work.task.done():
             if work.performing:
-                self._run_log.add_event(EventType.STEP_INTERRUPTED, work.ask.key, {"attempt": work.attempt})
+                self._run_log.add_event(EventType.STEP_INTERRUPTED, key, {"attempt": work.attempt})
             self._closing.add(work.task)
             work.task.cancel()
 
-    async def _move(self, transition: Transition) -> None:
-        self._status = transition.to
-        self._touch()
-        await self._run_log.move(transition)
-
-    def _touch(self) -> None:
-        self._updated_at = self._now()
-        self._run_log.refresh(self._snapshots)
-        self._changed()
-
-    def _snapshots(self) -> Mapping[str, plain.Json]:
-        view = self.view()
-        files = {"run.json": views.manifest(view), "cache.json": views.cache(view)}
-        return files | self._context.files(view.living())
-
-    def _note(self, key: str, facts: Mapping[str, plain.Json]) -> None:
-        if key not in self._run_log.loaded.emitted:
-            self._run_log.add_event(EventType.RECIPE_NOTE, key, facts)
-
-    def _now(self) -> str:
-        return clock.stamp(self._equipment.clock.now())
-
-    def _reach(self, point: str) -> None:
-        self._equipment.probes.reach(point)
+    def _storage_changed(self) -> None:
+        if self._durability.fault is not None:
+            self._slots.leave()
+        self._portrait.touch()
 
 
-def _open_step(work: Work) -> views.OpenStep:
-    return views.OpenStep(
-        key=work.ask.key,
-        attempt=work.attempt,
-        kind=work.ask.operation.kind,
-        place=work.ask.place,
-        facts=facts_of(work.ask.operation),
-        started_at=clock.stamp(work.started_at) if work.started_at else "",
-    )
+def _retried(records: Iterable[Record]) -> dict[str, list[Record]]:
+    tries: dict[str, list[Record]] = {}
+    for record in records:
+        if not record.final:
+            tries.setdefault(record.key, []).append(record)
+    return tries

@@ -19,7 +19,6 @@ from app.engine.durability import Durability
 from app.engine.events import EventType
 from app.engine.journal_lines import Content, Try
 from app.engine.records import BLOB_BYTES, BlobRef, Record, Result
-from app.engine.runs import RunStart
 from app.engine.states import StepState
 from app.engine.stores import RunLog
 
@@ -90,14 +89,13 @@ class Stepper:
     def __init__(
         self,
         log: RunLog,
-        start: RunStart,
         equipment: Equipment,
         durability: Durability,
         enter: Callable[[], Awaitable[None]],
         landed: Callable[[Record], None],
     ) -> None:
         self._log = log
-        self._start = start
+        self._start = log.loaded.start
         self._equipment = equipment
         self._durability = durability
         self._enter = enter
@@ -182,7 +180,7 @@ class Stepper:
             return self._masked(verdicts.sound(await performer.perform(self._call(work))))
         except (errors.StepError, errors.InputRefused) as error:
             return self._masked(verdicts.failed(error.code, error.message, error.detail))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a broken performer fails its step, not the engine
             _log.exception("performing failed", extra={"run_id": self._start.run_id, "key": work.ask.key})
             return self._masked(verdicts.failed("internal_error", f"{type(error).__name__}: {error}"))
         finally:

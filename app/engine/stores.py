@@ -156,6 +156,10 @@ class RunSummary:
     error_code: str | None
     owner: str
     """`service`, `process`, or `foreign` for a folder that is listed and never started unasked."""
+    working_dir: str = ""
+    """Workspace, as an absolute path."""
+    exclusive_workspace: bool = False
+    """Whether it holds its workspace alone from start to end."""
 
     def to_json(self) -> dict[str, plain.Json]:
         """
@@ -181,6 +185,8 @@ class RunQuery:
     """Only runs created at or after this instant."""
     created_before: str | None = None
     """Only runs created before this instant."""
+    parent_run_id: str | None = None
+    """Only runs that this run started."""
     limit: int = 100
     """Most runs to return, 1 to 1,000."""
     cursor: tuple[str, str] | None = None

@@ -1,0 +1,146 @@
+"""
+JSON texts from outside, read strictly: one value, no repeated names, no numbers that JSON lacks, no depths.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from app import errors
+from app.engine import plain
+
+MAX_CHARACTERS = 1024 * 1024
+"""Length of a text that is read."""
+MAX_DEPTH = 64
+"""Objects and lists inside one another."""
+
+_MAX_DIGITS = 64
+_MAX_FLAWS = 50
+_SHOWN_CHARACTERS = 80
+
+Parts: TypeAlias = tuple[str | int, ...]
+"""Place in a value: names and positions from its root."""
+
+_Trail: TypeAlias = "tuple[_Trail, str | int] | None"
+
+
+class _Object(dict[str, plain.Json]):
+    repeated: tuple[str, ...] = ()
+
+
+class _Misfit:
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def read(text: str) -> plain.Json:
+    """
+    Return the value that a text holds.
+
+    Raises:
+        errors.InputRefused: with every flaw: `too_large`, `syntax`, `too_deep`, `repeated_name`, `bad_number`,
+            `nul_character`.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise _refused(_flaw((), "too_large", f"is longer than {MAX_CHARACTERS} characters"))
+    value = _loaded(text.removeprefix("\ufeff"))
+    flaws = [flaw for flaw, _ in zip(_found(value), range(_MAX_FLAWS), strict=False)]
+    if flaws:
+        raise _refused(*flaws)
+    return plain.plain(value)
+
+
+def json_path(parts: Parts) -> str:
+    """
+    Write a place as a JSON path: `$.phase_a[0].tool`.
+    """
+    return "$" + "".join(map(_written, parts))
+
+
+def _loaded(text: str) -> plain.Json:
+    try:
+        return json.loads(
+            text, object_pairs_hook=_object, parse_constant=_Misfit, parse_float=_float, parse_int=_integer
+        )
+    except json.JSONDecodeError as error:
+        message = f"is not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
+        raise _refused(_flaw((), "syntax", message, error.lineno)) from error
+    except RecursionError as error:
+        raise _refused(_too_deep(())) from error
+
+
+def _object(pairs: list[tuple[str, plain.Json]]) -> _Object:
+    made = _Object(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        made.repeated = tuple(name for name in made if names.count(name) > 1) if len(names) < 1000 else tuple(made)[:1]
+    return made
+
+
+def _float(text: str) -> float | _Misfit:
+    value = float(text)
+    return value if math.isfinite(value) else _Misfit(text)
+
+
+def _integer(text: str) -> int | _Misfit:
+    return int(text) if len(text) <= _MAX_DIGITS else _Misfit(text)
+
+
+def _found(value: plain.Json) -> Iterator[errors.Flaw]:
+    # A place is kept as a trail of single parts: whole paths for each value would let long names use up the memory.
+    stack: list[tuple[plain.Json, _Trail, int]] = [(value, None, 0)]
+    while stack:
+        item, trail, depth = stack.pop()
+        match item:
+            case dict() | list() if depth >= MAX_DEPTH:
+                yield _too_deep(_parts(trail))
+                return
+            case _Object():
+                yield from (_repeated(trail, name) for name in item.repeated)
+                yield from (_nul((trail, name)) for name in item if "\x00" in name)
+                stack.extend((part, (trail, name), depth + 1) for name, part in reversed(item.items()))
+            case list():
+                stack.extend((item[index], (trail, index), depth + 1) for index in range(len(item) - 1, -1, -1))
+            case str() if "\x00" in item:
+                yield _nul(trail)
+            case _Misfit():
+                shown = item.text[:_SHOWN_CHARACTERS]
+                yield _flaw(_parts(trail), "bad_number", f"{shown} is no number that JSON can carry")
+
+
+def _repeated(trail: _Trail, name: str) -> errors.Flaw:
+    return _flaw(_parts((trail, name)), "repeated_name", "stands more than once in its object")
+
+
+def _nul(trail: _Trail) -> errors.Flaw:
+    return _flaw(_parts(trail), "nul_character", "holds the character U+0000")
+
+
+def _too_deep(parts: Parts) -> errors.Flaw:
+    return _flaw(parts, "too_deep", f"is nested more than {MAX_DEPTH} deep")
+
+
+def _parts(trail: _Trail) -> Parts:
+    parts: list[str | int] = []
+    while trail is not None:
+        trail, part = trail
+        parts.append(part)
+    return tuple(reversed(parts))
+
+
+def _written(part: str | int) -> str:
+    if isinstance(part, int):
+        return f"[{part}]"
+    name = part[:_SHOWN_CHARACTERS].encode("utf-8", "replace").decode()
+    return f".{name}" if name.isidentifier() or name == "$ref" else f"[{json.dumps(name, ensure_ascii=False)}]"
+
+
+def _refused(*flaws: errors.Flaw) -> errors.InputRefused:
+    return errors.InputRefused(f"the text {flaws[0].message}", flaws=flaws)
+
+
+def _flaw(parts: Parts, code: str, message: str, line: int | None = None) -> errors.Flaw:
+    return errors.Flaw(path=json_path(parts), code=code, message=message, line=line)

@@ -1,0 +1,125 @@
+"""
+The portrait of a living run: what its views, its snapshots and its row in the index show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from app import clock
+from app.engine import plain, views
+from app.engine.context import DriverContext
+from app.engine.durability import Durability
+from app.engine.journal_lines import facts_of
+from app.engine.records import Record, Usage
+from app.engine.runs import Transition
+from app.engine.states import RunState
+from app.engine.stepping import Work
+from app.engine.stores import RunLog
+
+
+class Portrait:
+    """
+    Keep what is shown of a run current.
+    """
+
+    def __init__(self, log: RunLog, context: DriverContext, time: clock.Clock, changed: Callable[[], None]) -> None:
+        loaded = log.loaded
+        ended = loaded.decisions.ended
+        self._log, self._context, self._clock, self._changed = log, context, time, changed
+        self._start = loaded.start
+        self._reason: str | None = loaded.decisions.paused
+        self._error = ended.error if ended else loaded.decisions.pause_error
+        self._ending = ended.ending if ended else None
+        self._updated_at = loaded.decisions.last_at or loaded.start.created_at
+        self._completed_at = ended.at if ended else None
+        self._usage = views.total_usage(loaded.records)
+        self.status = loaded.decisions.status
+        """Where the run stands."""
+        self.records = list(loaded.records)
+        """All journal lines so far, in order."""
+        self.works: dict[str, Work] = {}
+        """Open steps by key."""
+        self.durability: Durability | None = None
+        """Guard of the writes; a fault there shows the run as parked."""
+
+    def view(self) -> views.RunView:
+        """
+        Return the run as it stands; it shares what goes on growing, so it is to be read at once.
+        """
+        fault = self.durability.fault if self.durability else None
+        return views.RunView(
+            start=self._start,
+            status=RunState.PAUSED if fault else self.status,
+            reason=fault.code if fault else self._reason,
+            board=self._context.board(),
+            records=self.records,
+            dead=frozenset(self._log.loaded.decisions.dead),
+            open=[_open_step(work) for work in self.works.values() if work.started_at is not None],
+            usage=self._usage,
+            error=fault.to_json() if fault else self._error,
+            ending=self._ending,
+            updated_at=self._updated_at,
+            completed_at=self._completed_at,
+        )
+
+    def add(self, record: Record) -> None:
+        """
+        Show one more line.
+        """
+        self.records.append(record)
+        self._usage = self._usage.plus(record.usage or Usage())
+
+    def touch(self) -> None:
+        """
+        Say that something changed.
+        """
+        self._updated_at = self.now()
+        self._log.refresh(self._snapshots)
+        self._changed()
+
+    async def move(self, transition: Transition) -> None:
+        """
+        Show another state, here and in the index.
+        """
+        self.status = transition.to
+        self.touch()
+        await self._log.move(transition)
+
+    def rest(self, status: RunState, reason: str | None, error: Mapping[str, plain.Json] | None) -> None:
+        """
+        Show why the run rests.
+        """
+        self.status, self._reason, self._error = status, reason, error
+        self.touch()
+
+    def end(
+        self, status: RunState, error: Mapping[str, plain.Json] | None, ending: Mapping[str, plain.Json] | None
+    ) -> None:
+        """
+        Show how the run ended.
+        """
+        self._ending, self._completed_at = ending, self.now()
+        self.rest(status, None, error)
+
+    def now(self) -> str:
+        """
+        Return the present instant as JSON holds it.
+        """
+        return clock.stamp(self._clock.now())
+
+    def _snapshots(self) -> Mapping[str, plain.Json]:
+        view = self.view()
+        files = {"run.json": views.manifest(view), "cache.json": views.cache(view)}
+        return files | self._context.files(view.living)
+
+
+def _open_step(work: Work) -> views.OpenStep:
+    return views.OpenStep(
+        key=work.ask.key,
+        attempt=work.attempt,
+        kind=work.ask.operation.kind,
+        place=work.ask.place,
+        facts=facts_of(work.ask.operation),
+        started_at=clock.stamp(work.started_at) if work.started_at else "",
+    )

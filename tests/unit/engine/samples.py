@@ -1,0 +1,83 @@
+"""
+Small values for tests of the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.engine import operations, plain, records, runs
+from app.engine.conductor import Ask, Conductor
+from app.engine.context import DriverContext
+from app.engine.decisions import Decisions
+from app.engine.stores import Loaded
+
+AT = "2026-02-10T14:30:00.000Z"
+
+
+def start(**facts: Any) -> runs.RunStart:
+    """
+    Return the facts of a run.
+    """
+    given: dict[str, Any] = {
+        "run_id": "20260210T143000Z-abcdef",
+        "recipe_id": "sample",
+        "dialect": "sample",
+        "driver_version": 1,
+        "created_at": AT,
+        "recipe": {},
+        "recipe_sha256": "",
+    }
+    return runs.RunStart(**(given | facts))
+
+
+def tool(name: str, **args: plain.Json) -> operations.ToolCall:
+    """
+    Return a tool call.
+    """
+    return operations.ToolCall(tool=name, args=args)
+
+
+def record(key: str, operation: operations.Operation, position: int = 0, /, **fields: Any) -> records.Record:
+    """
+    Return the record of an operation.
+    """
+    body = operations.body(operation)
+    line: Mapping[str, Any] = {
+        "key": key,
+        "step_id": key,
+        "attempt": 1,
+        "status": "done",
+        "operation": {"hash": operations.fingerprint(body), "body": body},
+        "branch": "",
+        "output": f"{key} done",
+        "final": True,
+        "started_at": AT,
+        "completed_at": AT,
+    }
+    return records.read(position, line | fields)
+
+
+def loaded(*lines: records.Record, dead: set[int] | None = None, **facts: Any) -> Loaded:
+    """
+    Return a run as a store reads it.
+    """
+    decisions = Decisions(dead=dead or set())
+    return Loaded(start=start(**facts), records=lines, decisions=decisions, emitted=frozenset())
+
+
+def conductor(drive: Any) -> tuple[Conductor, DriverContext]:
+    """
+    Return a conductor for a driver function, and the driver's context.
+    """
+    context = DriverContext(start(), lambda key, facts: None)
+    return Conductor(drive(context)), context
+
+
+def answer(conductor: Conductor, key: str, position: int = 0, **fields: Any) -> None:
+    """
+    Hand a record to whoever asks for a key.
+    """
+    ask: Ask = conductor.asks[key]
+    conductor.deliver(record(key, ask.operation, position, branch=ask.branch, **fields))

@@ -1,0 +1,298 @@
+"""
+Tests of the conductor: branches are stepped in order, blocked, joined, cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from app import errors
+from app.engine import records, runs
+from tests.unit.engine import samples
+
+
+async def _two_steps(ctx):
+    first = await ctx.perform("first", samples.tool("one"))
+    second = await ctx.perform("second", samples.tool("two", seen=first.output))
+    return runs.Ending(reason=second.output)
+
+
+def test_a_driver_is_blocked_until_its_record_is_handed_out():
+    """
+    One request is open at a time in a sequence, and each answer leads to the next.
+    """
+    conductor, _ = samples.conductor(_two_steps)
+    conductor.start()
+
+    assert list(conductor.asks) == ["first"]
+
+    samples.answer(conductor, "first", output="red")
+
+    assert conductor.asks["second"].operation.args == {"seen": "red"}
+
+    samples.answer(conductor, "second", output="blue")
+
+    assert conductor.finished
+    assert conductor.result.reason == "blue"
+    assert conductor.failure is None
+
+
+def test_a_failure_of_the_driver_is_kept():
+    """
+    What a driver raises is its result, not the conductor's.
+    """
+
+    async def drive(ctx):
+        await ctx.perform("only", samples.tool("one"))
+        raise errors.RunFailed("no good", causes=("only",))
+
+    conductor, _ = samples.conductor(drive)
+    conductor.start()
+    samples.answer(conductor, "only")
+
+    assert conductor.finished
+    assert isinstance(conductor.failure, errors.RunFailed)
+
+
+def test_a_gather_asks_for_all_its_branches_at_once():
+    """
+    Branches block side by side, and results come back in the given order.
+    """
+
+    async def branch(ctx, name):
+        return (await ctx.perform(name, samples.tool("one"))).output
+
+    async def drive(ctx):
+        return await ctx.gather({name: branch(ctx, name) for name in ("a", "b", "c")})
+
+    conductor, _ = samples.conductor(drive)
+    conductor.start()
+
+    assert list(conductor.asks) == ["a", "b", "c"]
+    assert [ask.branch for ask in conductor.asks.values()] == ["/1.a", "/1.b", "/1.c"]
+
+    for name in ("c", "a", "b"):
+        samples.answer(conductor, name, output=name.upper())
+
+    assert conductor.result == {"a": "A", "b": "B", "c": "C"}
+    assert list(conductor.result) == ["a", "b", "c"]
+
+
+def test_a_limited_gather_starts_branches_as_others_end():
+    """
+    No more branches than the limit are open, and they start in order.
+    """
+
+    async def branch(ctx, name):
+        await ctx.perform(name, samples.tool("one"))
+
+    async def drive(ctx):
+        await ctx.gather({name: branch(ctx, name) for name in "abcd"}, limit=2)
+
+    conductor, _ = samples.conductor(drive)
+    conductor.start()
+
+    assert list(conductor.asks) == ["a", "b"]
+
+    samples.answer(conductor, "b")
+
+    assert list(conductor.asks) == ["a", "c"]
+
+    for name in ("a", "c", "d"):
+        samples.answer(conductor, name)
+
+    assert conductor.finished
+
+
+def test_the_first_failing_branch_cancels_its_siblings():
+    """
+    Their requests are withdrawn, their clean-up runs, and the error reaches the driver.
+    """
+    cleaned = []
+
+    async def good(ctx, name):
+        try:
+            await ctx.gather({"deep": ctx.perform(name, samples.tool("one"))})
+        finally:
+            cleaned.append(name)
+
+    async def bad(ctx):
+        await ctx.perform("bad", samples.tool("one"))
+        raise errors.StepError("broken")
+
+    async def drive(ctx):
+        try:
+            await ctx.gather({"a": good(ctx, "a"), "bad": bad(ctx), "c": good(ctx, "c")})
+        except errors.StepError as error:
+            return (await ctx.perform("after", samples.tool(str(error)))).output
+        return None
+
+    conductor, _ = samples.conductor(drive)
+    conductor.start()
+    samples.answer(conductor, "bad")
+
+    assert list(conductor.asks) == ["after"]
+    assert cleaned == ["a", "c"]
+    assert conductor.was_cancelled("/1.a/1.deep")
+    assert conductor.was_cancelled("/1.c")
+    assert not conductor.was_cancelled("/1.bad")
+    assert not conductor.was_cancelled("")
+    assert not conductor.was_cancelled("/1.ab")
+
+
+def test_a_patient_gather_keeps_errors_in_place():
+    """
+    Without fail-fast every branch goes on, and an error stands where its result would.
+    """
+
+    async def branch(ctx, name):
+        record = await ctx.perform(name, samples.tool("one"))
+        if not record.done:
+            raise errors.StepError(name)
+        return name
+
+    async def drive(ctx):
+        return await ctx.gather({name: branch(ctx, name) for name in "ab"}, fail_fast=False)
+
+    conductor, _ = samples.conductor(drive)
+    conductor.start()
+    samples.answer(conductor, "a", status="failed", error={"code": "x", "message": "y"})
+
+    assert list(conductor.asks) == ["b"]
+
+    samples.answer(conductor, "b")
+
+    assert isinstance(conductor.result["a"], errors.StepError)
+    assert conductor.result["b"] == "b"
+
+
+def test_an_empty_gather_is_over_at_once():
+    """
+    Nothing to run is no reason to wait.
+    """
+
+    async def drive(ctx):
+        return await ctx.gather({})
+
+    conductor, _ = samples.conductor(drive)
+    conductor.start()
+
+    assert conductor.finished
+    assert conductor.result == {}
+
+
+def test_the_same_key_twice_is_the_driver_s_fault():
+    """
+    Keys name steps for ever, so a second use would make the journal ambiguous.
+    """
+
+    async def drive(ctx):
+        await ctx.perform("same", samples.tool("one"))
+        await ctx.perform("same", samples.tool("one"))
+
+    conductor, _ = samples.conductor(drive)
+    conductor.start()
+
+    with pytest.raises(errors.DriverFault, match="twice") as caught:
+        samples.answer(conductor, "same")
+
+    assert caught.value.code == "key_repeated"
+
+
+@pytest.mark.parametrize("key", ["", "a\nb", "nul\0", "x" * 301])
+def test_a_key_is_short_printable_text(key):
+    """
+    A key that could not stand in a line, a log name or a message is refused.
+    """
+
+    async def drive(ctx):
+        await ctx.perform(key, samples.tool("one"))
+
+    conductor, _ = samples.conductor(drive)
+
+    with pytest.raises(errors.DriverFault, match="no key"):
+        conductor.start()
+
+
+def test_a_driver_that_awaits_anything_else_is_stopped():
+    """
+    The event loop is the outside world, and drivers touch that through their context only.
+    """
+
+    async def drive(ctx):
+        await asyncio.sleep(0)
+
+    conductor, _ = samples.conductor(drive)
+
+    with pytest.raises(errors.DriverFault, match="not from its context"):
+        conductor.start()
+
+
+def test_no_driver_can_swallow_a_fault():
+    """
+    A fault is raised beside the driver, which is closed and never sees it.
+    """
+    seen = []
+
+    async def drive(ctx):
+        try:
+            await ctx.perform("bad\nkey", samples.tool("one"))
+        except BaseException as error:
+            seen.append(type(error))
+            raise
+
+    conductor, _ = samples.conductor(drive)
+
+    with pytest.raises(errors.DriverFault):
+        conductor.start()
+
+    conductor.close()
+
+    assert seen == [GeneratorExit]
+
+
+def test_a_content_is_read_before_the_driver_goes_on():
+    """
+    A handle's content is asked for apart from records.
+    """
+    blob = records.BlobRef(sha256="0" * 64, size_bytes=3, text=True)
+
+    async def drive(ctx):
+        return await ctx.read(blob)
+
+    conductor, _ = samples.conductor(drive)
+    conductor.start()
+
+    assert [read.blob for read in conductor.reads] == [blob]
+
+    conductor.answer(conductor.reads[0], "abc")
+
+    assert conductor.result == "abc"
+
+
+def test_closing_drops_every_branch():
+    """
+    A closed driver runs its clean-up and asks for nothing more.
+    """
+    cleaned = []
+
+    async def branch(ctx, name):
+        try:
+            await ctx.perform(name, samples.tool("one"))
+        finally:
+            cleaned.append(name)
+
+    async def drive(ctx):
+        try:
+            await ctx.gather({name: branch(ctx, name) for name in "ab"})
+        finally:
+            cleaned.append("main")
+
+    conductor, _ = samples.conductor(drive)
+    conductor.start()
+    conductor.close()
+
+    assert cleaned == ["a", "b", "main"]
+    assert conductor.asks == {}

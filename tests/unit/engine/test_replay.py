@@ -1,0 +1,211 @@
+"""
+Tests of replay: living lines are handed out in order, and whatever does not fit is told.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from app import errors
+from app.engine import conductor, context, records, replay, resumption
+from tests.unit.engine import samples
+
+
+async def _no_blob(blob):
+    raise AssertionError(f"nobody should read {blob}")
+
+
+def _made(drive, loaded):
+    return conductor.Conductor(drive(context.DriverContext(loaded.start, lambda key, facts: None)))
+
+
+async def _sequence(ctx):
+    for name in ("a", "b", "c"):
+        await ctx.perform(name, samples.tool(name))
+
+
+def _line(name, position, **fields):
+    return samples.record(name, samples.tool(name), position, **fields)
+
+
+async def test_living_lines_bring_the_driver_to_its_next_step():
+    """
+    A journal of two lines leaves the third step open.
+    """
+    loaded = samples.loaded(_line("a", 0), _line("b", 1))
+    made = _made(_sequence, loaded)
+    await replay.replay(made, loaded, _no_blob)
+
+    assert list(made.asks) == ["c"]
+
+
+async def test_dead_lines_are_passed_over():
+    """
+    A line declared dead is as if it had never been.
+    """
+    loaded = samples.loaded(_line("a", 0), _line("b", 1, output="old"), _line("b", 2, output="new"), dead={1})
+    made = _made(_sequence, loaded)
+    await replay.replay(made, loaded, _no_blob)
+
+    assert list(made.asks) == ["c"]
+
+
+async def test_a_try_that_was_not_final_is_not_handed_out():
+    """
+    The driver sees only the last try of a step.
+    """
+    failed = {"status": "failed", "final": False, "error": {"code": "x", "message": "y"}, "retry_at": samples.AT}
+    loaded = samples.loaded(_line("a", 0, **failed))
+    made = _made(_sequence, loaded)
+    await replay.replay(made, loaded, _no_blob)
+
+    assert list(made.asks) == ["a"]
+
+
+async def test_another_operation_under_a_key_is_nondeterminism():
+    """
+    The fault names the run, the key and both operations.
+    """
+    loaded = samples.loaded(samples.record("a", samples.tool("other")))
+
+    with pytest.raises(errors.NondeterminismFault) as caught:
+        await replay.replay(_made(_sequence, loaded), loaded, _no_blob)
+
+    fault = caught.value
+    assert fault.key == "a"
+    assert fault.detail["run_id"] == loaded.start.run_id
+    assert fault.detail["recorded"]["body"]["tool"] == "other"
+    assert fault.detail["asked"]["body"]["tool"] == "a"
+
+
+@pytest.mark.parametrize("name", ["x", "b"])
+async def test_a_line_that_nobody_asks_for_is_nondeterminism(name):
+    """
+    A step the recipe does not have, or one out of its order, does not fit.
+    """
+    loaded = samples.loaded(_line(name, 0))
+
+    with pytest.raises(errors.NondeterminismFault, match="asks for a"):
+        await replay.replay(_made(_sequence, loaded), loaded, _no_blob)
+
+
+async def test_a_line_behind_the_driver_s_end_is_nondeterminism():
+    """
+    A driver that is over asks for nothing more.
+    """
+    loaded = samples.loaded(*(_line(name, position) for position, name in enumerate("abcd")))
+
+    with pytest.raises(errors.NondeterminismFault, match="nothing more"):
+        await replay.replay(_made(_sequence, loaded), loaded, _no_blob)
+
+
+async def test_a_line_of_a_cancelled_branch_may_come_late():
+    """
+    A result that arrived after its branch was cancelled is kept in the journal and passed over.
+    """
+
+    async def branch(ctx, name):
+        if not (await ctx.perform(name, samples.tool(name))).done:
+            raise errors.StepError(name)
+
+    async def drive(ctx):
+        try:
+            await ctx.gather({name: branch(ctx, name) for name in "ab"})
+        except errors.StepError:
+            await ctx.perform("c", samples.tool("c"))
+
+    failed = {"status": "failed", "error": {"code": "x", "message": "y"}, "branch": "/1.a"}
+    loaded = samples.loaded(_line("a", 0, **failed), _line("b", 1, branch="/1.b"))
+    made = _made(drive, loaded)
+    await replay.replay(made, loaded, _no_blob)
+
+    assert list(made.asks) == ["c"]
+
+
+async def test_contents_are_read_between_lines():
+    """
+    A driver that needs a large output gets it before the next line is handed out.
+    """
+    blob = records.BlobRef(sha256="0" * 64, size_bytes=9, text=True)
+
+    async def drive(ctx):
+        record = await ctx.perform("a", samples.tool("a"))
+        text = await ctx.read(record.blob)
+        await ctx.perform(text, samples.tool("b"))
+
+    async def read(asked):
+        assert asked == blob
+        return "large"
+
+    loaded = samples.loaded(_line("a", 0, output=None, blob=blob.to_json()))
+    made = _made(drive, loaded)
+    await replay.replay(made, loaded, read)
+
+    assert list(made.asks) == ["large"]
+
+
+async def test_adopted_lines_fit_any_operation_of_an_adopted_run_only():
+    """
+    A folder written by hand holds no operations, so its lines cannot be compared.
+    """
+    line = _line("a", 0, operation={"hash": "adopted"})
+    adopted, ordinary = samples.loaded(line, adopted=True), samples.loaded(line)
+    made = _made(_sequence, adopted)
+    await replay.replay(made, adopted, _no_blob)
+
+    assert list(made.asks) == ["b"]
+
+    with pytest.raises(errors.NondeterminismFault):
+        await replay.replay(_made(_sequence, ordinary), ordinary, _no_blob)
+
+
+def _positions(lines, *, causes=(), from_key=None, dead=()):
+    loaded = samples.loaded(*lines, dead=set(dead))
+    loaded.decisions.apply(
+        {"kind": "ended", "at": samples.AT, "status": "failed", "lines": len(lines), "head": "", "causes": list(causes)}
+    )
+    return resumption.dead_positions(loaded, from_key)
+
+
+def test_a_resume_kills_the_cause_and_what_came_after():
+    """
+    Without a name, the step that made the failure runs again.
+    """
+    lines = [_line(name, position) for position, name in enumerate("abcd")]
+
+    assert _positions(lines, causes=[2]) == {2, 3}
+    assert _positions(lines, causes=[]) == set()
+
+
+def test_a_resume_from_a_step_kills_all_its_living_lines():
+    """
+    The first living line of the key counts, tries that were not final included.
+    """
+    lines = [_line(name, position) for position, name in enumerate("abbc")]
+
+    assert _positions(lines, from_key="b") == {1, 2, 3}
+    assert _positions(lines, from_key="b", dead=[1]) == {2, 3}
+
+
+def test_a_resume_leaves_sibling_branches_alone():
+    """
+    A later line dies only in the cause's own branch, below it, or above it.
+    """
+    branches = ["", "/1.a", "/1.b", "/1.a/1.x", "/1.a", ""]
+    lines = [_line(str(position), position, branch=branch) for position, branch in enumerate(branches)]
+
+    assert _positions(lines, from_key="1") == {1, 3, 4, 5}
+    assert _positions(lines, from_key="3") == {3, 4, 5}
+    assert _positions(lines, from_key="2") == {2, 5}
+    assert _positions(lines, from_key="0") == {0, 1, 2, 3, 4, 5}
+
+
+def test_a_resume_from_an_unknown_step_names_the_known_ones():
+    """
+    A person who mistypes a step learns which there are.
+    """
+    with pytest.raises(errors.RequestInvalid) as caught:
+        _positions([_line("a", 0)], from_key="z")
+
+    assert caught.value.code == "unknown_step"
+    assert caught.value.detail == {"steps": ["a"]}

@@ -1,0 +1,251 @@
+"""
+Tests of the core's values: plain JSON, masks, operations, decisions, verdicts, views.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app import errors
+from app.engine import decisions, operations, plain, records, runs, states, verdicts, views
+from app.engine.states import RunState
+from tests.unit.engine import samples
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+@given(_json)
+def test_plain_values_survive_their_encoding(value):
+    """
+    What a live run sees is what its replay reads back.
+    """
+    made = plain.plain(value)
+
+    assert json.loads(plain.encode(made)) == made
+    assert json.loads(plain.canonical(made)) == made
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, {1: "x"}, {1, 2}, b"bytes", object(), [object()]])
+def test_what_has_no_json_form_is_refused(value):
+    """
+    A value that could not be read back is an error before it is written.
+    """
+    with pytest.raises(errors.InputRefused) as caught:
+        plain.plain(value)
+
+    assert caught.value.code == "not_plain_json"
+
+
+def test_lone_surrogates_are_replaced():
+    """
+    Text that UTF-8 cannot hold does not break a journal.
+    """
+    assert plain.plain({"k": ["\ud800x"]}) == {"k": ["?x"]}
+
+
+def test_a_preview_is_one_short_line():
+    """
+    White space is folded and two hundred characters are kept.
+    """
+    assert plain.preview("a\n\n  b") == "a b"
+    assert len(plain.preview("word " * 100)) <= plain.PREVIEW_CHARACTERS
+    assert plain.preview({"a": 1}) == '{"a":1}'
+
+
+def test_secrets_are_masked_wherever_they_stand():
+    """
+    Values and keys, nested and inside longer text, longer secrets first; tiny ones are left.
+    """
+    masker = plain.Masker(["hunter2", "hunter2000", "abc"])
+
+    assert masker.mask({"hunter2": ["x hunter2000 y", 7, None]}) == {"***": ["x *** y", 7, None]}
+    assert masker.mask("abc") == "abc"
+
+
+def test_an_operation_hides_its_defaults():
+    """
+    A field added later leaves the hashes of older operations as they were.
+    """
+    assert operations.body(samples.tool("x", a=(1, 2))) == {"kind": "tool_call", "tool": "x", "args": {"a": [1, 2]}}
+    retried = operations.Timer(seconds=3, retry=operations.RetryPolicy(max_attempts=2))
+
+    assert operations.body(retried) == {"kind": "timer", "seconds": 3, "retry": {"max_attempts": 2}}
+
+
+def test_a_fingerprint_does_not_depend_on_the_order_of_keys():
+    """
+    Equal operations have equal hashes.
+    """
+    one = operations.fingerprint({"kind": "x", "a": 1})
+
+    assert one == operations.fingerprint({"a": 1, "kind": "x"})
+    assert one != operations.fingerprint({"a": 2, "kind": "x"})
+    assert one.startswith("sha256:")
+
+
+@given(st.sets(st.integers(min_value=0, max_value=300)))
+def test_ranges_hold_any_set_of_positions(positions):
+    """
+    Dead lines are written as ranges and read back whole.
+    """
+    assert decisions.expand(decisions.ranges(positions)) == positions
+
+
+def _fold(*lines):
+    return decisions.fold({"at": samples.AT, **line} for line in lines)
+
+
+_ENDED = {"kind": "ended", "status": "failed", "lines": 1, "head": "sha256:00", "causes": [0]}
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        ([], RunState.PENDING),
+        ([{"kind": "taken"}], RunState.RUNNING),
+        ([{"kind": "taken"}, {"kind": "paused", "reason": "x"}], RunState.PAUSED),
+        ([{"kind": "taken"}, {"kind": "paused", "reason": "x"}, {"kind": "unpaused"}], RunState.RUNNING),
+        ([{"kind": "taken"}, {"kind": "cancel_requested"}], RunState.RUNNING),
+        ([{"kind": "taken"}, _ENDED], RunState.FAILED),
+        ([{"kind": "taken"}, _ENDED, {"kind": "resumed", "dead": [[0, 0]]}], RunState.PENDING),
+        ([{"kind": "taken"}, {"kind": "paused", "reason": "x"}, _ENDED], RunState.FAILED),
+    ],
+)
+def test_the_control_journal_tells_the_state(lines, status):
+    """
+    The state is derived from decisions alone.
+    """
+    assert _fold(*lines).status is status
+
+
+def test_a_resume_forgets_what_led_to_the_ending():
+    """
+    Tries, due times and the cancel are of the past; dead lines and overrides stay.
+    """
+    begun = {"kind": "started", "key": "a", "attempt": 1, "operation": "h", "due_at": samples.AT}
+    folded = _fold(
+        begun,
+        {"kind": "cancel_requested"},
+        _ENDED,
+        {"kind": "resumed", "dead": [[0, 1]], "overrides": {"args": {"x": 1}}},
+    )
+
+    assert folded.cancel_requested_at is None
+    assert folded.tries == {}
+    assert folded.due == {}
+    assert folded.dead == {0, 1}
+    assert folded.overrides == {"args": {"x": 1}}
+    assert folded.highest_attempt == {"a": 1}
+
+
+@pytest.mark.parametrize("kind", ["unpaused", "released"])
+def test_tries_are_forgiven(kind):
+    """
+    An unpause by a person and a graceful stop do not count towards a crash loop; due times stay.
+    """
+    begun = {"kind": "started", "key": "a", "attempt": 1, "operation": "h", "due_at": samples.AT}
+    folded = _fold(begun, {"kind": kind})
+
+    assert folded.tries == {}
+    assert folded.due == {"a": samples.AT}
+
+
+def _begun(*attempts):
+    return [decisions.Started(key="a", attempt=attempt, operation="h", at=samples.AT) for attempt in attempts]
+
+
+@pytest.mark.parametrize(
+    ("operation", "attempts", "recorded", "verdict"),
+    [
+        (samples.tool("x"), [], [], "perform"),
+        (samples.tool("x"), [1], [], "perform"),
+        (samples.tool("x"), [1, 2], [], "perform"),
+        (samples.tool("x"), [1, 2, 3], [], "crash_loop"),
+        (samples.tool("x"), [1, 2, 3], [2], "perform"),
+        (operations.Timer(seconds=1), [1, 2, 3], [], "perform"),
+        (operations.ToolCall(tool="x", args={}, on_interrupted="ask"), [1], [], "ask"),
+        (operations.ToolCall(tool="x", args={}, on_interrupted="fail"), [1], [], "fail"),
+        (operations.ToolCall(tool="x", args={}, on_interrupted="fail"), [1], [1], "perform"),
+    ],
+)
+def test_a_step_that_was_cut_off_is_rescued_by_its_policy(operation, attempts, recorded, verdict):
+    """
+    Only tries without a line count, and waiting is no crash.
+    """
+    assert verdicts.rescue(operation, _begun(*attempts), frozenset(recorded)).value == verdict
+
+
+def test_retries_are_counted_capped_and_chosen_by_code():
+    """
+    The delay grows, stays under its cap, and ends with the last try.
+    """
+    policy = operations.RetryPolicy(max_attempts=4, codes=("busy",), initial_seconds=2, factor=10, max_seconds=30)
+    busy, broken = verdicts.failed("busy", "b"), verdicts.failed("broken", "b")
+
+    assert [verdicts.retry_delay_seconds(policy, busy, tries) for tries in (1, 2, 3, 4)] == [2, 20, 30, None]
+    assert verdicts.retry_delay_seconds(policy, broken, 1) is None
+    assert verdicts.retry_delay_seconds(None, busy, 1) is None
+    assert verdicts.retry_delay_seconds(policy, records.Result(output="x"), 1) is None
+
+
+def test_a_result_without_its_error_is_a_failure():
+    """
+    A performer that says failed must say why, and one that says done must not.
+    """
+    error = records.StepError(code="x", message="y")
+
+    assert verdicts.sound(records.Result(status=states.StepState.FAILED)).error.code == "bad_result"
+    assert verdicts.sound(records.Result(error=error)).error.code == "bad_result"
+    assert verdicts.sound(records.Result(output="x")).output == "x"
+
+
+def test_finished_states_only_leave_by_a_resume():
+    """
+    The table has no way out of done, and only one out of failed and cancelled.
+    """
+    assert states.MOVES[RunState.DONE] == frozenset()
+    assert states.MOVES[RunState.FAILED] == states.MOVES[RunState.CANCELLED] == {RunState.PENDING}
+    assert set(states.MOVES) == set(RunState)
+
+
+def test_a_transition_knows_where_it_may_come_from():
+    """
+    A store can guard a move without knowing its meaning.
+    """
+    assert runs.Transition.take("r", samples.AT).since == {
+        RunState.PENDING,
+        RunState.RUNNING,
+        RunState.WAITING,
+        RunState.PAUSED,
+    }
+    assert RunState.DONE not in runs.Transition.queue("r", samples.AT).since
+
+
+def test_the_start_of_a_run_is_read_back_as_written():
+    """
+    start.json of a later version may hold more.
+    """
+    start = samples.start(args={"a": [1]}, labels={"k": "v"})
+
+    assert runs.RunStart.from_json(json.loads(plain.encode(start.to_json())) | {"later": 1}) == start
+
+
+def test_the_detail_lists_the_newest_steps_and_tells_the_total():
+    """
+    A poll of a long run stays small.
+    """
+    lines = [samples.record(str(number), samples.tool("x"), number) for number in range(250)]
+    shown = views.detail(views.RunView(start=samples.start(), status=RunState.RUNNING, records=lines))
+
+    assert shown["steps_total"] == 250
+    assert len(shown["steps"]) == views.NEWEST_STEPS
+    assert shown["steps"][-1]["step_id"] == "249"
