@@ -11,7 +11,7 @@ from datetime import datetime
 from app import clock
 from app.engine import plain
 from app.engine.conductor import Ask
-from app.engine.operations import AgentCall, Operation, ToolCall
+from app.engine.operations import AgentCall, Operation, Refusal, ToolCall
 from app.engine.records import BlobRef, Result
 from app.engine.states import StepState
 
@@ -71,9 +71,9 @@ def facts_of(operation: Operation) -> dict[str, plain.Json]:
     Return `tool`, `agent_archetype` and `agent_id` as lines and views show them.
     """
     return {
-        "tool": operation.tool if isinstance(operation, ToolCall) else None,
-        "agent_archetype": operation.archetype if isinstance(operation, AgentCall) else None,
-        "agent_id": operation.agent_id if isinstance(operation, AgentCall) else None,
+        "tool": operation.tool if isinstance(operation, ToolCall | Refusal) else None,
+        "agent_archetype": operation.archetype if isinstance(operation, AgentCall | Refusal) else None,
+        "agent_id": operation.agent_id if isinstance(operation, AgentCall | Refusal) else None,
     }
 
 

@@ -154,6 +154,28 @@ class OpenIssue(Operation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal(Operation):
+    """
+    Record the failure of a step that cannot be asked for, because its input cannot be built; it always fails.
+    """
+
+    kind: ClassVar[str] = "refusal"
+
+    code: str
+    """Stable name of why."""
+    message: str
+    """One sentence for people."""
+    detail: Mapping[str, plain.Json] = dataclasses.field(default_factory=dict)
+    """Facts for machines."""
+    tool: str | None = None
+    """Tool that would have been called."""
+    agent_id: str | None = None
+    """Agent that would have been asked."""
+    archetype: str | None = None
+    """Role that the agent would have been chosen for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Timer(Operation):
     """
     Wait for a duration that a restart does not begin anew.

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from enum import Enum
+from typing import Literal
 
 from app import errors
 from app.engine import ports, replay, settlement, views
@@ -29,9 +29,7 @@ _log = logging.getLogger(__name__)
 __all__ = ["Equipment", "Runner"]
 
 
-class _Halt(Enum):
-    PAUSE = "pause"
-    STOP = "stop"
+_Halt = Literal["pause", "stop"]
 
 
 class Runner:
@@ -111,19 +109,19 @@ class Runner:
         """
         Begin no further step; the request is durable already.
         """
-        self._halt_at_boundary(_Halt.PAUSE)
+        self._halt_at_boundary("pause")
 
     def stop(self) -> None:
         """
         Begin no further step, since the service stops.
         """
-        self._halt_at_boundary(_Halt.STOP)
+        self._halt_at_boundary("stop")
 
     def interrupt(self) -> None:
         """
         Cut off what is open after `stop`; it leaves no record and runs again at the next start.
         """
-        self._halt = _Halt.STOP
+        self._halt = "stop"
         self._cut_all()
         self._durability.abandon()
         self._wake.set()
@@ -238,7 +236,7 @@ class Runner:
             self._parked = self._parked or failure
             for key in [key for key, work in self._works.items() if work.task is not None and work.task.done()]:
                 del self._works[key]
-            self._halt_at_boundary(_Halt.PAUSE)
+            self._halt_at_boundary("pause")
 
     # -- settle
 
@@ -249,7 +247,7 @@ class Runner:
             return await self._settlement.cancel()
         if self._conductor.finished:
             return await self._settlement.end(self._conductor)
-        if self._halt is _Halt.STOP:
+        if self._halt == "stop":
             return await self._settlement.release()
         return await self._settlement.pause(self._parked)
 

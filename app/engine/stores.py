@@ -142,18 +142,31 @@ class RunSummary:
     """
 
     run_id: str
+    """Id of the run."""
     recipe_id: str
+    """Recipe it executes."""
     dialect: str
+    """Language of the recipe."""
     status: str
+    """Where it stands, as far as the index knows."""
     created_at: str
+    """When it was accepted."""
     updated_at: str
+    """When it last moved."""
     completed_at: str | None
+    """When it ended."""
     description: str
+    """Its task, as text."""
     labels: Mapping[str, str]
+    """Labels for finding it again."""
     priority: int
+    """-100 to 100; higher goes first."""
     session_id: str
+    """Work session that its receipts belong to."""
     parent_run_id: str | None
+    """Run that started it."""
     error_code: str | None
+    """Code of the error of a failed or parked run."""
     owner: str
     """`service`, `process`, or `foreign` for a folder that is listed and never started unasked."""
     working_dir: str = ""

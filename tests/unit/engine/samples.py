@@ -4,7 +4,6 @@ Small values for tests of the engine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from app.engine import operations, plain, records, runs
@@ -44,7 +43,7 @@ def record(key: str, operation: operations.Operation, position: int = 0, /, **fi
     Return the record of an operation.
     """
     body = operations.body(operation)
-    line: Mapping[str, Any] = {
+    line: dict[str, Any] = {
         "key": key,
         "step_id": key,
         "attempt": 1,

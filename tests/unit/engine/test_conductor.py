@@ -30,7 +30,7 @@ def test_a_driver_is_blocked_until_its_record_is_handed_out():
 
     samples.answer(conductor, "first", output="red")
 
-    assert conductor.asks["second"].operation.args == {"seen": "red"}
+    assert conductor.asks["second"].body["args"] == {"seen": "red"}
 
     samples.answer(conductor, "second", output="blue")
 

@@ -203,8 +203,12 @@ def test_a_result_without_its_error_is_a_failure():
     """
     error = records.StepError(code="x", message="y")
 
-    assert verdicts.sound(records.Result(status=states.StepState.FAILED)).error.code == "bad_result"
-    assert verdicts.sound(records.Result(error=error)).error.code == "bad_result"
+    for result in (records.Result(status=states.StepState.FAILED), records.Result(error=error)):
+        told = verdicts.sound(result).error
+
+        assert told is not None
+        assert told.code == "bad_result"
+
     assert verdicts.sound(records.Result(output="x")).output == "x"
 
 
