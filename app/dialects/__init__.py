@@ -1,0 +1,3 @@
+"""
+Recipe languages: each a folder that can be read alone.
+"""

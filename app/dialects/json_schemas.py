@@ -1,0 +1,201 @@
+"""
+JSON Schemas applied to recipes: what a validator finds, told as flaws with paths and near names.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from app import errors
+from app.dialects import task_patterns
+from app.engine import plain
+from app.engine.json_text import Parts, json_path
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
+    from jsonschema.protocols import Validator
+
+Lenience = Callable[[Parts, str], bool]
+"""Tells, for a place and a keyword of the schema, whether a breach is let pass."""
+
+_MAX_FLAWS = 200
+_SHOWN_CHARACTERS = 80
+_MESSAGE_CHARACTERS = 300
+_KINDS = {
+    "object": "an object",
+    "array": "a list",
+    "string": "a text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "null": "null",
+}
+_STANDS_ALONE = ("$ref", "$dynamicRef", "$recursiveRef", "patternProperties")
+
+
+def validator(schema: Mapping[str, plain.Json]) -> Validator:
+    """
+    Return a validator that fetches nothing and matches every `pattern` in linear time.
+    """
+    import jsonschema_specifications  # type: ignore[import-untyped]
+
+    made: Validator = _linear()(schema, registry=jsonschema_specifications.REGISTRY)
+    return made
+
+
+def flaws(
+    schema: Mapping[str, plain.Json], value: plain.Json, base: Parts = (), lenient: Lenience | None = None
+) -> list[errors.Flaw]:
+    """
+    Return how a value breaks a schema, at most two hundred times.
+
+    Args:
+        base: Where the value stands in its document.
+    """
+    told = (
+        flaw
+        for error in validator(schema).iter_errors(value)
+        if lenient is None or not lenient(tuple(error.absolute_path), str(error.validator))
+        for flaw in _told(error, base)
+    )
+    return list(dict.fromkeys(itertools.islice(told, _MAX_FLAWS)))
+
+
+def schema_flaws(schema: plain.Json, base: Parts = ()) -> list[errors.Flaw]:
+    """
+    Return what keeps a schema that a recipe brings from being used: it must stand alone and describe an object.
+    """
+    if not isinstance(schema, dict):
+        return [flaw(base, "wrong_type", f"must be an object, not {kind_of(schema)}")]
+    found = [
+        flaw((*base, *parts), "unsupported_keyword", f"{parts[-1]} cannot be used in a schema of arguments")
+        for parts in _keywords(schema, ())
+    ]
+    found += flaws(_linear().META_SCHEMA, schema, base)
+    if schema.get("type", "object") != "object":
+        found.append(flaw((*base, "type"), "invalid_value", "must be object: arguments have names"))
+    return found or _bad_patterns(schema, base) or _bad_defaults(schema, base)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """
+    Return a hint at the known name that is meant, or at the few that there are; it begins with `; ` unless empty.
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(name[:_SHOWN_CHARACTERS], names, 1)
+    if near:
+        return f"; did you mean {near[0]}?"
+    return f"; there are {', '.join(names[:12])}" if names else ""
+
+
+def kind_of(value: plain.Json) -> str:
+    """
+    Return what kind of JSON value it is, for people.
+    """
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case list():
+            return "a list"
+    return "an object"
+
+
+def flaw(parts: Parts, code: str, message: str) -> errors.Flaw:
+    """
+    Make a flaw at a place.
+    """
+    return errors.Flaw(path=json_path(parts), code=code, message=message[:_MESSAGE_CHARACTERS])
+
+
+@functools.cache
+def _linear() -> Any:
+    from jsonschema import Draft202012Validator, validators
+
+    return validators.extend(Draft202012Validator, {"pattern": _breaches})  # type: ignore[no-untyped-call]
+
+
+def _breaches(_: object, pattern: str, value: plain.Json, __: object) -> Iterator[ValidationError]:
+    from jsonschema.exceptions import ValidationError
+
+    if isinstance(value, str) and task_patterns.expression(pattern).search(value) is None:
+        yield ValidationError(f"{_shown(value)} does not have the form {pattern}")
+
+
+def _told(error: ValidationError, base: Parts) -> Iterator[errors.Flaw]:
+    place: Parts = (*base, *error.absolute_path)
+    rule: Any = error.schema
+    value: Any = error.instance
+    limit: Any = error.validator_value
+    match error.validator:
+        case "required":
+            yield from (flaw((*place, name), "missing_field", "is missing") for name in limit if name not in value)
+        case "additionalProperties":
+            known = rule.get("properties", {})
+            unknown = (name for name in value if name not in known)
+            yield from (
+                flaw((*place, name), "unknown_field", f"is not known here{nearest(name, known)}") for name in unknown
+            )
+        case "type":
+            wanted = " or ".join(_KINDS[kind] for kind in ([limit] if isinstance(limit, str) else limit))
+            yield flaw(place, "wrong_type", f"must be {wanted}, not {kind_of(value)}")
+        case "enum":
+            hint = nearest(value, map(str, limit)) if isinstance(value, str) else ""
+            yield flaw(place, "invalid_value", f"{_shown(value)} is not allowed{hint}")
+        case _:
+            yield flaw(place, "invalid_value", error.message)
+
+
+def _shown(value: plain.Json) -> str:
+    text = value if isinstance(value, str) else str(value)
+    return repr(text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…")
+
+
+def _keywords(schema: plain.Json, parts: Parts) -> Iterator[Parts]:
+    match schema:
+        case dict():
+            for name, item in schema.items():
+                if name in _STANDS_ALONE and not (parts and parts[-1] == "properties"):
+                    yield (*parts, name)
+                elif name not in ("default", "const", "enum", "examples"):
+                    yield from _keywords(item, (*parts, name))
+        case list():
+            for index, item in enumerate(schema):
+                yield from _keywords(item, (*parts, index))
+
+
+def _bad_patterns(schema: plain.Json, base: Parts) -> list[errors.Flaw]:
+    found = []
+    for parts, pattern in _patterns(schema, ()):
+        try:
+            task_patterns.expression(pattern)
+        except ValueError as error:
+            found.append(flaw((*base, *parts), "invalid_pattern", str(error)))
+    return found
+
+
+def _patterns(schema: plain.Json, parts: Parts) -> Iterator[tuple[Parts, str]]:
+    match schema:
+        case {"pattern": str(pattern)}:
+            yield (*parts, "pattern"), pattern
+    for name, item in schema.items() if isinstance(schema, dict) else ():
+        if isinstance(item, dict):
+            yield from _patterns(item, (*parts, name))
+
+
+def _bad_defaults(schema: Mapping[str, Any], base: Parts) -> list[errors.Flaw]:
+    return [
+        found
+        for name, rule in schema.get("properties", {}).items()
+        if isinstance(rule, dict) and "default" in rule
+        for found in flaws(rule, rule["default"], (*base, "properties", name, "default"))
+    ]

@@ -1,0 +1,88 @@
+"""
+Task patterns: the phrases and `/expressions/` of a recipe that route a task to it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import re2
+
+MAX_CHARACTERS = 500
+"""Length of a pattern."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern:
+    """
+    A pattern, ready to be used; matching takes time linear in the text.
+    """
+
+    source: str
+    """The pattern as the recipe has it."""
+    expression: Any = field(default=None, repr=False)
+    """Compiled expression; None for a phrase."""
+
+    @property
+    def length(self) -> int:
+        """
+        Return the number of characters that count when the longest pattern wins; slashes do not.
+        """
+        return len(self.source) if self.expression is None else len(self.source) - 2
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """
+        Return the names that an expression gives to parts of the text.
+        """
+        return tuple(self.expression.groupindex) if self.expression is not None else ()
+
+    def match(self, text: str) -> Mapping[str, str] | None:
+        """
+        Return the named parts if the pattern occurs in a text, whatever the case of its letters; otherwise None.
+        """
+        if self.expression is None:
+            return {} if self.source.casefold() in text.casefold() else None
+        found = self.expression.search(text)
+        return None if found is None else {name: part for name, part in found.groupdict().items() if part is not None}
+
+
+@functools.lru_cache(maxsize=1024)
+def read(source: str) -> Pattern:
+    """
+    Read a pattern: `/…/` is a regular expression in the syntax of RE2, anything else a phrase.
+
+    Raises:
+        ValueError: it is blank, too long, or not an expression; the message says which.
+    """
+    if len(source) > MAX_CHARACTERS:
+        raise ValueError(f"is longer than {MAX_CHARACTERS} characters")
+    if not (len(source) > 1 and source.startswith("/") and source.endswith("/")):
+        if not source.strip():
+            raise ValueError("is blank, so it would fit every task")
+        return Pattern(source=source)
+    compiled = expression(source[1:-1], letter_case=False)
+    if compiled.search("") is not None:
+        raise ValueError("fits an empty text, so it would fit every task")
+    return Pattern(source=source, expression=compiled)
+
+
+def expression(source: str, *, letter_case: bool = True) -> Any:
+    """
+    Compile a regular expression in the syntax of RE2.
+
+    Raises:
+        ValueError: it is none; the message says why.
+    """
+    options = re2.Options()
+    options.case_sensitive = letter_case
+    options.log_errors = False
+    try:
+        return re2.compile(source, options)
+    except (re2.error, UnicodeEncodeError) as error:
+        told = error.args[0] if error.args else error
+        told = told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)
+        raise ValueError(f"is no regular expression: {told[:200]}") from error
