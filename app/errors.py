@@ -15,6 +15,7 @@ ControlRoomError
 ├── ConfigurationError
 │   └── DataDirectoryBusy
 ├── NoRoom
+├── Unavailable
 ├── JournalCorrupt
 ├── StepError
 │   ├── ToolFailed
@@ -202,6 +203,14 @@ class NoRoom(ControlRoomError):
     """
 
     default_code = "no_room"
+
+
+class Unavailable(ControlRoomError):
+    """
+    The service cannot answer this now.
+    """
+
+    default_code = "unavailable"
 
 
 class JournalCorrupt(ControlRoomError):

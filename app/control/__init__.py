@@ -1,0 +1,3 @@
+"""
+Use cases, whoever calls: runs, recipes, routing, prompts.
+"""

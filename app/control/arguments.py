@@ -1,0 +1,130 @@
+"""
+Arguments: what a run is given, fitted to what its recipe asks for.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jsonschema
+import referencing
+import referencing.exceptions
+
+from app import errors
+from app.engine import library, plain
+
+_MESSAGE_CHARACTERS = 300
+_NOWHERE: referencing.Registry[Any] = referencing.Registry()
+"""Schemas may refer to their own parts only; nothing is ever fetched."""
+
+
+def fit(args: Mapping[str, plain.Json], recipe: library.Recipe) -> dict[str, plain.Json]:
+    """
+    Return the arguments with the recipe's defaults filled in.
+
+    Raises:
+        errors.ArgsInvalid: with every missing, undeclared and unfit argument.
+        errors.RecipeInvalid: `args_schema` is itself broken.
+    """
+    schema = recipe.args_schema
+    filled = _filled(dict(args), schema)
+    missing, undeclared = _missing(filled, schema), _undeclared(filled, schema)
+    reported = {*missing, *undeclared}
+    flaws = [*map(_missing_flaw, missing), *(_undeclared_flaw(name, schema) for name in undeclared)]
+    flaws += [flaw for flaw in _unfit(filled, recipe) if not _tells_again(flaw, reported)]
+    if flaws:
+        raise errors.ArgsInvalid(_sentence(recipe, missing, undeclared, flaws), flaws=flaws, detail=_facts(missing))
+    return filled
+
+
+def declared(schema: Mapping[str, plain.Json]) -> frozenset[str]:
+    """
+    Return the names of the arguments that a schema declares.
+    """
+    return frozenset(schema.get("properties") or {})
+
+
+def _filled(value: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    for name, part in (schema.get("properties") or {}).items():
+        if not isinstance(part, Mapping):
+            continue
+        if name not in value and "default" in part:
+            value[name] = copy.deepcopy(part["default"])
+        elif isinstance(value.get(name), Mapping):
+            value[name] = _filled(dict(value[name]), part)
+    return value
+
+
+def _missing(args: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
+    return [name for name in schema.get("required") or () if name not in args]
+
+
+def _undeclared(args: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
+    if schema.get("additionalProperties", False) is not False:
+        return []
+    patterns = tuple(schema.get("patternProperties") or ())
+    return [
+        name
+        for name in args
+        if name not in declared(schema) and not any(re.search(pattern, name) for pattern in patterns)
+    ]
+
+
+def _missing_flaw(name: str) -> errors.Flaw:
+    return errors.Flaw(path=f"$.args.{name}", code="missing_arg", message=f"argument {name} is required")
+
+
+def _undeclared_flaw(name: str, schema: Mapping[str, Any]) -> errors.Flaw:
+    near = difflib.get_close_matches(name, sorted(declared(schema)), 1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return errors.Flaw(
+        path=f"$.args.{name:.80}", code="undeclared_arg", message=f"the recipe has no argument {name!r:.80}{hint}"
+    )
+
+
+def _unfit(args: dict[str, Any], recipe: library.Recipe) -> Iterator[errors.Flaw]:
+    validator = jsonschema.Draft202012Validator(dict(recipe.args_schema), registry=_NOWHERE)
+    try:
+        for error in validator.iter_errors(args):
+            yield errors.Flaw(
+                path=_path(error.absolute_path), code=f"args_{error.validator}", message=_shortened(error.message)
+            )
+    except (
+        jsonschema.SchemaError,
+        jsonschema.exceptions.UnknownType,
+        referencing.exceptions.Unresolvable,
+        re.error,
+        RecursionError,
+        AttributeError,
+        TypeError,
+    ) as error:
+        flaw = errors.Flaw(path="$.args_schema", message=f"args_schema cannot be used: {error!s:.200}")
+        raise errors.RecipeInvalid(f"recipe {recipe.recipe_id} has a broken args_schema", flaws=[flaw]) from error
+
+
+def _tells_again(flaw: errors.Flaw, reported: set[str]) -> bool:
+    return bool(reported) and flaw.path == "$.args" and flaw.code in ("args_required", "args_additionalProperties")
+
+
+def _path(parts: Any) -> str:
+    return "$.args" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
+
+
+def _shortened(message: str) -> str:
+    return message if len(message) <= _MESSAGE_CHARACTERS else f"{message[:_MESSAGE_CHARACTERS]}…"
+
+
+def _sentence(recipe: library.Recipe, missing: list[str], undeclared: list[str], flaws: list[errors.Flaw]) -> str:
+    if missing:
+        return f"recipe {recipe.recipe_id} needs {', '.join(missing)}"
+    if undeclared:
+        return f"recipe {recipe.recipe_id} does not take {', '.join(f'{name:.80}' for name in undeclared)}"
+    return f"the arguments do not fit recipe {recipe.recipe_id}: {flaws[0].path} {flaws[0].message}"
+
+
+def _facts(missing: list[str]) -> dict[str, plain.Json]:
+    return {"missing": list(missing)} if missing else {}

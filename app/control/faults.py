@@ -1,0 +1,27 @@
+"""
+Faults at the use cases' edge: a caller gets an error that says what to do, since a fault is none of its concern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from app import errors
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """
+    Turn the faults that a use case can meet into errors.
+
+    Raises:
+        errors.NoRoom: something could not be made durable.
+        errors.Unavailable: the service is stopping.
+    """
+    try:
+        yield
+    except errors.StorageFault as fault:
+        raise errors.NoRoom(f"nothing was changed: {fault.message}", detail=fault.detail) from fault
+    except errors.InterruptionFault as fault:
+        raise errors.Unavailable("the service is stopping", code="stopping") from fault

@@ -1,0 +1,209 @@
+"""
+Reading: a run as polls see it, from memory while it lives and by dry replay while it rests, never from projections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import re
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app import errors
+from app.engine import plain, pool_port, ports, review, runs, slots, states, stores, views
+
+READY_ANSWERS = 256
+"""Runs whose last answer is kept as bytes."""
+
+REVIEWS = 16
+"""Runs at rest whose review is kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """
+    The consolidated answer of a run, as bytes.
+    """
+
+    body: bytes
+    """JSON of `views.detail`."""
+    etag: str
+    """Entity tag: the quoted hash of the body."""
+    finished: bool
+    """Whether the run has ended."""
+
+
+class Reader:
+    """
+    Show runs, living or at rest.
+    """
+
+    def __init__(
+        self, *, store: stores.RunStore, engine: pool_port.RunEngine, dialects: Mapping[str, ports.Dialect]
+    ) -> None:
+        self._store = store
+        self._engine = engine
+        self._dialects = dialects
+        self._answers: OrderedDict[str, tuple[int, Ready]] = OrderedDict()
+        self._reviews: OrderedDict[tuple[str, int], asyncio.Task[views.RunView]] = OrderedDict()
+
+    async def ready(self, run_id: str) -> Ready:
+        """
+        Return a run's consolidated answer; the same bytes as long as nothing has changed.
+
+        Raises:
+            errors.NotFound: there is no such run.
+        """
+        check_run_id(run_id)
+        number = self._engine.change_number(run_id)
+        kept = self._answers.get(run_id)
+        if kept is not None and kept[0] == number:
+            self._answers.move_to_end(run_id)
+            return kept[1]
+        shown, keep = await self._shown(run_id)
+        body = plain.encode(shown)
+        finished = states.RunState(shown["status"]).finished
+        answer = Ready(body=body, etag=f'"{plain.sha256(body)[:32]}"', finished=finished)
+        if keep:
+            self._answers[run_id] = (number, answer)
+            _limit(self._answers, READY_ANSWERS)
+        return answer
+
+    async def view(self, run_id: str) -> views.RunView:
+        """
+        Return a run as it stands.
+
+        Raises:
+            errors.NotFound: there is no such run.
+            errors.JournalCorrupt: its journal is damaged.
+        """
+        check_run_id(run_id)
+        live = self._engine.view(run_id)
+        return live if live is not None else await self._at_rest(run_id)
+
+    async def start(self, run_id: str) -> runs.RunStart:
+        """
+        Return what a run began with.
+
+        Raises:
+            errors.NotFound, errors.JournalCorrupt: as `view`.
+        """
+        check_run_id(run_id)
+        live = self._engine.view(run_id)
+        return live.start if live is not None else (await self._store.read(run_id)).start
+
+    async def status(self, run_id: str) -> states.RunState:
+        """
+        Return where a run stands.
+
+        Raises:
+            errors.NotFound: there is no such run.
+        """
+        check_run_id(run_id)
+        live = self._engine.view(run_id)
+        return live.status if live is not None else states.RunState((await self._store.summary(run_id)).status)
+
+    async def slot(self, run_id: str, name: str) -> dict[str, plain.Json]:
+        """
+        Return a slot: a pointer's facts, or an artifact with its whole text (execution-modes, appendix D).
+
+        Raises:
+            errors.NotFound: there is no such run, or `slot_not_found`, with the slots there are.
+        """
+        view = await self.view(run_id)
+        found = view.board.slots.get(name)
+        if found is None:
+            there = list(view.board.slots)
+            message = f"run {run_id} has no slot {name!r:.80}; there are {', '.join(there) or 'none yet'}"
+            raise errors.NotFound(message, code="slot_not_found", detail={"slots": there})
+        return {"slot": name} | await self._slot_facts(run_id, found)
+
+    def forget(self, run_id: str) -> None:
+        """
+        Drop what is kept of a run.
+        """
+        self._answers.pop(run_id, None)
+        for known in [known for known in self._reviews if known[0] == run_id]:
+            self._reviews.pop(known).cancel()
+
+    async def _shown(self, run_id: str) -> tuple[dict[str, plain.Json], bool]:
+        try:
+            view = await self.view(run_id)
+        except errors.JournalCorrupt as error:
+            return await self._damaged(run_id, error), False
+        return views.detail(view), _is_ours(view)
+
+    async def _at_rest(self, run_id: str) -> views.RunView:
+        known = (run_id, self._engine.change_number(run_id))
+        task = self._reviews.get(known) or asyncio.ensure_future(self._reviewed(run_id))
+        self._reviews[known] = task
+        self._reviews.move_to_end(known)
+        try:
+            view = await asyncio.shield(task)
+        except BaseException:
+            self._reviews.pop(known, None)
+            raise
+        if not _is_ours(view):
+            self._reviews.pop(known, None)
+        _limit(self._reviews, REVIEWS)
+        return view
+
+    async def _reviewed(self, run_id: str) -> views.RunView:
+        loaded = await self._store.read(run_id)
+        dialect = self._dialects.get(loaded.start.dialect)
+        return await review.review(loaded, dialect, functools.partial(self._store.read_blob, run_id))
+
+    async def _damaged(self, run_id: str, error: errors.JournalCorrupt) -> dict[str, plain.Json]:
+        row = await self._store.summary(run_id)
+        start = runs.RunStart(
+            run_id=run_id,
+            recipe_id=row.recipe_id,
+            dialect=row.dialect,
+            driver_version=0,
+            created_at=row.created_at,
+            recipe={},
+            recipe_sha256="",
+            description=row.description,
+            session_id=row.session_id,
+            labels=row.labels,
+            priority=row.priority,
+            parent_run_id=row.parent_run_id,
+        )
+        view = views.RunView(
+            start=start,
+            status=states.RunState.FAILED,
+            error=error.to_json(),
+            updated_at=row.updated_at,
+            completed_at=row.completed_at,
+        )
+        return views.detail(view)
+
+    async def _slot_facts(self, run_id: str, slot: slots.Slot) -> dict[str, plain.Json]:
+        facts = slot.to_json()
+        facts.pop("blob", None)
+        if slot.blob is not None:
+            facts["text"] = await self._store.read_blob(run_id, slot.blob)
+        return facts
+
+
+def check_run_id(run_id: str) -> None:
+    """
+    Refuse what cannot be a run's id before it comes near a path.
+
+    Raises:
+        errors.NotFound: `run_not_found`.
+    """
+    if not re.fullmatch(runs.RUN_ID_PATTERN, run_id):
+        raise errors.NotFound(f"there is no run {run_id!r:.80}", code="run_not_found")
+
+
+def _is_ours(view: views.RunView) -> bool:
+    return view.start.owner == "service"
+
+
+def _limit(kept: OrderedDict[Any, Any], most: int) -> None:
+    while len(kept) > most:
+        kept.popitem(last=False)

@@ -1,0 +1,262 @@
+"""
+The catalogue: every recipe of the bundled and the project layer, whole or broken, as the files stand now.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from app import errors
+from app.control.recipe_files import Folder, Layer, RecipeFile, RecipeFiles, parsed
+from app.engine import library, plain, ports
+
+PROJECT_DIALECT = "control_room"
+"""Dialect of the recipes that lie directly in a project's `recipes/`."""
+
+_NEAREST = 3
+_RESEMBLANCE = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """
+    A recipe as lists show it.
+    """
+
+    recipe_id: str
+    """Id; of a broken file the one that it seems to claim."""
+    dialect: str
+    """Language."""
+    layer: str
+    """`bundled` or `project`."""
+    path: str
+    """File it stands in."""
+    recipe: library.Recipe | None
+    """The recipe; None where the file cannot be parsed."""
+    flaws: tuple[errors.Flaw, ...] = ()
+    """What keeps it from being started."""
+    shadows: tuple[str, ...] = ()
+    """Layers that have a recipe of the same id, hidden by this one."""
+
+    @property
+    def usable(self) -> bool:
+        """
+        Tell whether it can be started.
+        """
+        return self.recipe is not None and not self.flaws
+
+    def to_json(self) -> dict[str, plain.Json]:
+        """
+        Return the entry as plain JSON.
+        """
+        recipe = self.recipe
+        return {
+            "recipe_id": self.recipe_id,
+            "label": recipe.label if recipe else None,
+            "dialect": self.dialect,
+            "layer": self.layer,
+            "path": self.path,
+            "shadows": list(self.shadows),
+            "task_patterns": list(recipe.task_patterns) if recipe else [],
+            "total_steps": recipe.total_steps if recipe else None,
+            "valid": self.usable,
+            "flaws": [flaw.to_json() for flaw in self.flaws],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """
+    What came of looking at a recipe's text.
+    """
+
+    recipe: library.Recipe | None
+    """The recipe; None where it cannot be parsed."""
+    flaws: tuple[errors.Flaw, ...]
+    """Everything wrong with it."""
+
+    def to_json(self) -> dict[str, plain.Json]:
+        """
+        Return the finding as plain JSON.
+        """
+        recipe = self.recipe
+        return {
+            "valid": recipe is not None and not self.flaws,
+            "recipe_id": recipe.recipe_id if recipe else None,
+            "flaws": [flaw.to_json() for flaw in self.flaws],
+            "args_schema": plain.plain(recipe.args_schema) if recipe else None,
+        }
+
+
+class Catalogue:
+    """
+    All recipes that can be named.
+    """
+
+    def __init__(
+        self,
+        *,
+        layers: Sequence[Layer],
+        dialects: Mapping[str, ports.Dialect],
+        library: Callable[[], library.Library],
+    ) -> None:
+        self._layers = [RecipeFiles(layer, dialects) for layer in layers]
+        self._dialects = dialects
+        self._library = library
+
+    def all(self) -> list[Entry]:
+        """
+        Return every recipe that no later layer shadows, by id; broken files too.
+        """
+        entries: dict[str, list[Entry]] = {}
+        for files in self._layers:
+            for recipe_id, group in _grouped(files.read()).items():
+                shadows = tuple(dict.fromkeys(entry.layer for entry in entries.get(recipe_id, ())))
+                entries[recipe_id] = [self._entry(file, files.layer, group, shadows) for file in group]
+        return [entry for recipe_id in sorted(entries) for entry in entries[recipe_id]]
+
+    def find(self, recipe_id: str) -> Entry:
+        """
+        Return a recipe's entry; where files collide, the first of them.
+
+        Raises:
+            errors.UnknownRecipe: with the nearest ids in `detail.nearest`.
+        """
+        entries = self.all()
+        named = [entry for entry in entries if entry.recipe_id == recipe_id]
+        if not named:
+            raise _unknown(recipe_id, [entry.recipe_id for entry in entries])
+        return next((entry for entry in named if entry.recipe is not None), named[0])
+
+    def get(self, recipe_id: str) -> library.Recipe:
+        """
+        Return a recipe that can be started.
+
+        Raises:
+            errors.UnknownRecipe: there is none of that id.
+            errors.RecipeInvalid: it is broken; its flaws are told.
+        """
+        entry = self.find(recipe_id)
+        if entry.recipe is None or entry.flaws:
+            raise errors.RecipeInvalid(
+                f"recipe {recipe_id} in {entry.path} cannot be started: {entry.flaws[0].message}",
+                flaws=entry.flaws,
+                detail={"path": entry.path},
+            )
+        return entry.recipe
+
+    def recipes(self) -> list[library.Recipe]:
+        """
+        Return the recipes that can be parsed, for the router.
+        """
+        return [entry.recipe for entry in self.all() if entry.recipe is not None]
+
+    def describe(self, recipe_id: str) -> dict[str, plain.Json]:
+        """
+        Return everything about a recipe: its entry, the schema of its arguments, its document and its graph.
+
+        Raises:
+            errors.NotFound: there is none of that id.
+        """
+        try:
+            entry = self.find(recipe_id)
+        except errors.UnknownRecipe as error:
+            raise errors.NotFound(error.message, code=error.code, detail=error.detail) from error
+        recipe = entry.recipe
+        return entry.to_json() | {
+            "args_schema": plain.plain(recipe.args_schema) if recipe else None,
+            "document": plain.plain(recipe.document) if recipe else None,
+            "graph": self.dialect(entry.dialect).graph(recipe) if recipe else None,
+        }
+
+    def examine(self, source: str, dialect: str, stem: str = "recipe") -> Examined:
+        """
+        Look at a recipe's text without keeping it.
+
+        Raises:
+            errors.RequestInvalid: `unknown_dialect`.
+        """
+        recipe, flaws = parsed(self.dialect(dialect), source, stem)
+        return Examined(recipe=recipe, flaws=flaws if recipe is None else self._unfit(recipe))
+
+    def dialect(self, name: str) -> ports.Dialect:
+        """
+        Return a dialect.
+
+        Raises:
+            errors.RequestInvalid: `unknown_dialect`.
+        """
+        if name not in self._dialects:
+            known = sorted(self._dialects)
+            raise errors.RequestInvalid(
+                f"there is no dialect {name!r:.80}; there are {', '.join(known)}",
+                code="unknown_dialect",
+                detail={"dialects": known},
+            )
+        return self._dialects[name]
+
+    def _entry(self, file: RecipeFile, layer: Layer, group: list[RecipeFile], shadows: tuple[str, ...]) -> Entry:
+        entry = Entry(
+            recipe_id=file.recipe_id,
+            dialect=file.dialect,
+            layer=layer.name,
+            path=str(file.path),
+            recipe=file.recipe,
+            flaws=file.flaws,
+            shadows=shadows,
+        )
+        if file.recipe is None:
+            return entry
+        return dataclasses.replace(entry, flaws=(*_collisions(file, group), *self._unfit(file.recipe)))
+
+    def _unfit(self, recipe: library.Recipe) -> tuple[errors.Flaw, ...]:
+        return tuple(self._dialects[recipe.dialect].check(recipe, self._library()))
+
+
+def layers(bundled: Path, data_directory: Path, dialects: Iterable[str]) -> tuple[Layer, Layer]:
+    """
+    Return the two layers of a project, the bundled one first.
+
+    Args:
+        bundled: Folder of the bundled recipes, with one folder per dialect.
+        data_directory: `.control-room` of the project.
+    """
+    names = tuple(dialects)
+    own = data_directory / "recipes"
+    return (
+        Layer(name="bundled", folders=_by_dialect(bundled, names)),
+        Layer(name="project", folders=(Folder(dialect=PROJECT_DIALECT, path=own), *_by_dialect(own, names))),
+    )
+
+
+def _by_dialect(root: Path, dialects: Iterable[str]) -> tuple[Folder, ...]:
+    return tuple(Folder(dialect=name, path=root / name) for name in dialects)
+
+
+def _grouped(files: Iterable[RecipeFile]) -> dict[str, list[RecipeFile]]:
+    groups: dict[str, list[RecipeFile]] = {}
+    for file in files:
+        groups.setdefault(file.recipe_id, []).append(file)
+    return groups
+
+
+def _collisions(file: RecipeFile, group: list[RecipeFile]) -> list[errors.Flaw]:
+    others = [str(other.path) for other in group if other.recipe is not None and other is not file]
+    if not others:
+        return []
+    message = f"recipe id {file.recipe_id} is also claimed by {', '.join(others)}"
+    return [errors.Flaw(path="$.recipe_id", code="duplicate_recipe_id", message=message)]
+
+
+def _unknown(recipe_id: str, known: list[str]) -> errors.UnknownRecipe:
+    nearest = difflib.get_close_matches(recipe_id, sorted(set(known)), _NEAREST, _RESEMBLANCE)
+    hint = f"; the nearest are {', '.join(nearest)}" if nearest else ""
+    return errors.UnknownRecipe(
+        f"there is no recipe {recipe_id!r:.80}{hint}",
+        detail={"recipe_id": recipe_id[:80], "nearest": nearest},
+        flaws=[errors.Flaw(path="$.recipe_id", code="unknown_recipe", message=f"no recipe has this id{hint}")],
+    )

@@ -1,0 +1,159 @@
+"""
+Requests: what a caller asks of a run, checked as values before anything happens.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from app import errors
+from app.engine import plain, states
+
+SESSION_ID_PATTERN = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}$"
+"""Form of a session id; receipts are kept in a folder of that name."""
+
+LABEL_NAME_PATTERN = r"^[A-Za-z0-9_./-]{1,64}$"
+"""Form of a label's name; without a colon, which separates name and value in filters."""
+
+IDEMPOTENCY_KEY_PATTERN = r"^[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?$"
+"""Form of an idempotency key: at most 255 printable characters."""
+
+LABELS = 32
+"""Most labels of a run."""
+
+LABEL_CHARACTERS = 256
+"""Longest value of a label."""
+
+DESCRIPTION_CHARACTERS = 20_000
+"""Longest description."""
+
+PRIORITIES = range(-100, 101)
+"""Priorities; higher goes first."""
+
+_SEPARATE = frozenset({"idempotency_key", "owner"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRequest:
+    """
+    A new run, as asked for.
+    """
+
+    recipe_id: str | None = None
+    """Recipe to execute; None: the router chooses by the description."""
+    description: str | None = None
+    """The task, as text; None: the recipe's label."""
+    args: Mapping[str, plain.Json] = field(default_factory=dict)
+    """Arguments; the recipe's defaults fill the rest."""
+    session_id: str | None = None
+    """Work session; None: the parent's, or a new one."""
+    session_plan_task_id: int | None = None
+    """Task of the plan that asks."""
+    working_dir: str | None = None
+    """Workspace, absolute or below the project; None: the project."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels for finding the run again."""
+    priority: int = 0
+    """-100 to 100; higher goes first."""
+    exclusive: bool = False
+    """Whether to refuse if a run of the recipe is unfinished."""
+    exclusive_workspace: bool = False
+    """Whether the run holds its workspace alone."""
+    parent_run_id: str | None = None
+    """Run that asks."""
+    recipe: plain.Json = None
+    """Recipe brought along, as an object or as text, where the settings allow it."""
+    dialect: str = "control_room"
+    """Language of a recipe brought along."""
+    idempotency_key: str | None = None
+    """Key under which a repetition finds the same run."""
+    owner: Literal["service", "process"] = "service"
+    """Who continues the run."""
+
+    def sha256(self) -> str:
+        """
+        Return the hash that tells a repetition from another request with the same key.
+        """
+        asked = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+        return plain.sha256(plain.canonical({name: value for name, value in asked.items() if name not in _SEPARATE}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeRequest:
+    """
+    How an ended run is to be sent on.
+    """
+
+    from_key: str | None = None
+    """Step to go back to; None: the causes of the ending."""
+    args: Mapping[str, plain.Json] | None = None
+    """Arguments put over those that the run has."""
+    current_recipe: bool = False
+    """Whether the recipe is frozen anew, as it stands now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """
+    What came of a request for a new run.
+    """
+
+    run_id: str
+    """The new run, or the one that the idempotency key found."""
+    status: states.RunState
+    """Where it stands: `running` if it has a slot at once, else `pending`."""
+    existed: bool
+    """Whether an earlier request had made it."""
+
+
+def check(request: StartRequest) -> None:
+    """
+    Refuse values of the wrong form.
+
+    Raises:
+        errors.RequestInvalid: with every flaw found.
+    """
+    flaws = [*_naming_flaws(request), *_task_flaws(request), *_label_flaws(request.labels)]
+    if flaws:
+        raise errors.RequestInvalid(flaws[0].message, flaws=flaws)
+
+
+def _naming_flaws(request: StartRequest) -> list[errors.Flaw]:
+    named = sum(value is not None for value in (request.recipe_id, request.recipe))
+    flaws = []
+    if named == 2:
+        flaws.append(_flaw("$.recipe", "give recipe_id or recipe, not both"))
+    if named == 0 and not (request.description or "").strip():
+        flaws.append(_flaw("$.recipe_id", "recipe_id or description is required", "missing"))
+    if request.session_id is not None and not re.match(SESSION_ID_PATTERN, request.session_id):
+        flaws.append(_flaw("$.session_id", f"session_id must match {SESSION_ID_PATTERN}"))
+    if request.idempotency_key is not None and not re.match(IDEMPOTENCY_KEY_PATTERN, request.idempotency_key):
+        flaws.append(_flaw("header.Idempotency-Key", "Idempotency-Key must be 1 to 255 printable ASCII characters"))
+    return flaws
+
+
+def _task_flaws(request: StartRequest) -> list[errors.Flaw]:
+    flaws = []
+    if len(request.description or "") > DESCRIPTION_CHARACTERS:
+        flaws.append(_flaw("$.description", f"description is longer than {DESCRIPTION_CHARACTERS} characters"))
+    if request.priority not in PRIORITIES:
+        flaws.append(_flaw("$.priority", "priority must be from -100 to 100"))
+    return flaws
+
+
+def _label_flaws(labels: Mapping[str, str]) -> list[errors.Flaw]:
+    flaws = [_flaw("$.labels", f"at most {LABELS} labels are allowed")] if len(labels) > LABELS else []
+    for name, value in labels.items():
+        if not re.match(LABEL_NAME_PATTERN, name):
+            flaws.append(_flaw(f"$.labels.{name:.80}", f"a label's name must match {LABEL_NAME_PATTERN}"))
+        if len(value) > LABEL_CHARACTERS:
+            flaws.append(_flaw(f"$.labels.{name:.80}", f"a label's value has at most {LABEL_CHARACTERS} characters"))
+    return flaws
+
+
+def _flaw(path: str, message: str, code: str = "invalid") -> errors.Flaw:
+    return errors.Flaw(path=path, message=message, code=code)

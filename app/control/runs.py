@@ -1,0 +1,243 @@
+"""
+Runs: everything that can be asked of them, whoever asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+from app import clock, errors
+from app.control import faults, reading
+from app.control.following import Follower
+from app.control.reading import Reader, Ready
+from app.control.requests import ResumeRequest, Started, StartRequest
+from app.control.starting import Starter
+from app.engine import events, plain, pool_port, ports, records, runs, states, stores, views
+
+
+class Runs:
+    """
+    Start, show, follow, stop and delete runs.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: stores.RunStore,
+        engine: pool_port.RunEngine,
+        starter: Starter,
+        dialects: Mapping[str, ports.Dialect],
+        clock: clock.Clock,
+    ) -> None:
+        self._store = store
+        self._engine = engine
+        self._starter = starter
+        self._clock = clock
+        self._reader = Reader(store=store, engine=engine, dialects=dialects)
+        self._follower = Follower(store=store, engine=engine, clock=clock)
+
+    async def start(self, request: StartRequest) -> Started:
+        """
+        Accept a run and queue it; a repetition of a request with the same key finds the run that it made.
+
+        Raises:
+            errors.RequestInvalid, errors.Unroutable: the request cannot become a run.
+            errors.Conflict: `idempotency_conflict`, or `recipe_busy` with the unfinished run's id.
+            errors.NoRoom: the disk is full or failing.
+        """
+        start = self._starter.prepare(request, await self._parent(request))
+        created = await self._store.create(start, exclusive=request.exclusive)
+        if created.existed:
+            return Started(run_id=created.run_id, status=await self._reader.status(created.run_id), existed=True)
+        return Started(run_id=created.run_id, status=await self._engine.submit(created.run_id), existed=False)
+
+    async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
+        """
+        Return runs, newest first.
+        """
+        return await self._store.list_runs(query)
+
+    async def ready(self, run_id: str) -> Ready:
+        """
+        Return a run's consolidated answer as bytes.
+
+        Raises:
+            errors.NotFound: there is no such run.
+        """
+        return await self._reader.ready(run_id)
+
+    async def wait(self, run_id: str, seconds: float, known: frozenset[str] = frozenset()) -> Ready:
+        """
+        Return a run's consolidated answer as soon as it differs from those known, or from the present one.
+
+        An ended run is not waited for.
+
+        Args:
+            seconds: Longest wait.
+            known: Entity tags that the caller has; empty: the present one.
+
+        Raises:
+            errors.NotFound: there is no such run.
+        """
+        deadline = self._clock.monotonic() + seconds
+        while True:
+            number = self._engine.change_number(run_id)
+            answer = await self._reader.ready(run_id)
+            known = known or frozenset({answer.etag})
+            left = deadline - self._clock.monotonic()
+            if answer.finished or answer.etag not in known or left <= 0 or self._follower.released:
+                return answer
+            await self._follower.change(run_id, number, left)
+
+    async def view(self, run_id: str) -> views.RunView:
+        """
+        Return a run as it stands.
+
+        Raises:
+            errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
+        """
+        return await self._reader.view(run_id)
+
+    async def steps(self, run_id: str, *, after: int = -1, limit: int | None = None) -> Sequence[records.Record]:
+        """
+        Return journal lines in order, those of dead and repeated tries included.
+
+        Args:
+            after: Position of the line before the first.
+            limit: Most lines; None: all.
+
+        Raises:
+            errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
+        """
+        lines = (await self._reader.view(run_id)).records
+        return lines[after + 1 : None if limit is None else after + 1 + limit]
+
+    async def slot(self, run_id: str, name: str) -> dict[str, plain.Json]:
+        """
+        Return a slot: a pointer's facts, or an artifact with its text.
+
+        Raises:
+            errors.NotFound: there is no such run, or `slot_not_found`.
+        """
+        return await self._reader.slot(run_id, name)
+
+    async def follow(self, run_id: str, after: int = 0) -> AsyncIterator[events.Event]:
+        """
+        Return a run's events numbered above `after`, those to come included; they end with the run.
+
+        Raises:
+            errors.NotFound: there is no such run.
+        """
+        await self._reader.status(run_id)
+        return self._follower.events(run_id, after, lambda: self._has_ended(run_id))
+
+    async def logs(self, run_id: str) -> list[str]:
+        """
+        Return the names of a run's logs.
+
+        Raises:
+            errors.NotFound: there is no such run.
+        """
+        reading.check_run_id(run_id)
+        return await self._store.list_logs(run_id)
+
+    async def log(self, run_id: str, name: str) -> bytes:
+        """
+        Return a log.
+
+        Raises:
+            errors.NotFound: there is no such run or log.
+        """
+        reading.check_run_id(run_id)
+        return await self._store.read_log(run_id, name)
+
+    async def receipt(self, receipt_id: str) -> dict[str, plain.Json]:
+        """
+        Return the receipt of a tool execution.
+
+        Raises:
+            errors.NotFound: there is none of that id.
+        """
+        return await self._store.find_receipt(receipt_id)
+
+    async def cancel(self, run_id: str) -> states.RunState:
+        """
+        Ask for a run's end.
+
+        Raises:
+            errors.NotFound, errors.WrongState: there is no such run, or it has ended.
+            errors.NoRoom: the request could not be made durable.
+        """
+        reading.check_run_id(run_id)
+        with faults.told():
+            return await self._engine.cancel(run_id)
+
+    async def pause(self, run_id: str) -> states.RunState:
+        """
+        Stop a run at its next step boundary.
+
+        Raises:
+            errors.NotFound, errors.WrongState, errors.NoRoom: as `cancel`, or it is paused already.
+        """
+        reading.check_run_id(run_id)
+        with faults.told():
+            return await self._engine.pause(run_id)
+
+    async def unpause(self, run_id: str) -> states.RunState:
+        """
+        Let a paused run go on.
+
+        Raises:
+            errors.NotFound, errors.WrongState, errors.NoRoom: as `cancel`, or it is not paused.
+        """
+        reading.check_run_id(run_id)
+        with faults.told():
+            return await self._engine.unpause(run_id)
+
+    async def resume(self, run_id: str, request: ResumeRequest) -> states.RunState:
+        """
+        Send a failed or cancelled run on.
+
+        Raises:
+            errors.NotFound, errors.WrongState, errors.NoRoom: as `cancel`, or it is neither failed nor cancelled.
+            errors.RequestInvalid: the step, the arguments or the recipe do not fit.
+        """
+        view = await self._reader.view(run_id)
+        if view.status not in (states.RunState.FAILED, states.RunState.CANCELLED):
+            raise errors.WrongState(
+                f"run {run_id} is {view.status}; only a failed or cancelled run is resumed",
+                detail={"run_id": run_id, "status": view.status.value},
+            )
+        how = pool_port.Resume(from_key=request.from_key, overrides=self._starter.renew(view.start, request))
+        with faults.told():
+            return await self._engine.resume(run_id, how)
+
+    async def delete(self, run_id: str) -> None:
+        """
+        Delete a finished run.
+
+        Raises:
+            errors.NotFound, errors.WrongState: there is no such run, or it has not ended.
+        """
+        reading.check_run_id(run_id)
+        with faults.told():
+            await self._store.delete(run_id)
+        self._reader.forget(run_id)
+
+    def release(self) -> None:
+        """
+        Wake every waiting poll and stream, because the service stops.
+        """
+        self._follower.release()
+
+    async def _parent(self, request: StartRequest) -> runs.RunStart | None:
+        if request.parent_run_id is None:
+            return None
+        try:
+            return await self._reader.start(request.parent_run_id)
+        except errors.NotFound as error:
+            flaw = errors.Flaw(path="$.parent_run_id", code="unknown_parent", message=error.message)
+            raise errors.RequestInvalid(error.message, code="unknown_parent", flaws=[flaw]) from error
+
+    async def _has_ended(self, run_id: str) -> bool:
+        return (await self._reader.status(run_id)).finished

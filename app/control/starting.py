@@ -1,0 +1,150 @@
+"""
+Starting: from a request to everything that a run will need, frozen.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from app import clock, errors
+from app.control import arguments, requests
+from app.control.recipes import Catalogue
+from app.control.requests import ResumeRequest, StartRequest
+from app.control.routing import RoutingResult
+from app.control.workspaces import Workspaces
+from app.engine import library, plain, ports, runs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRules:
+    """
+    What the settings say about new runs.
+    """
+
+    max_depth: int = 3
+    """How deep runs may start runs."""
+    inline_recipes: bool = False
+    """Whether a request may bring its own recipe."""
+
+
+class Starter:
+    """
+    Make the start of a run, complete and frozen, or say everything that is wrong with the request.
+    """
+
+    def __init__(
+        self,
+        *,
+        catalogue: Catalogue,
+        library: Callable[[], library.Library],
+        route: Callable[[str], RoutingResult],
+        workspaces: Workspaces,
+        clock: clock.Clock,
+        ids: clock.Ids,
+        rules: StartRules,
+    ) -> None:
+        self._catalogue = catalogue
+        self._library = library
+        self._route = route
+        self._workspaces = workspaces
+        self._clock = clock
+        self._ids = ids
+        self._rules = rules
+
+    def prepare(self, request: StartRequest, parent: runs.RunStart | None = None) -> runs.RunStart:
+        """
+        Return what the run begins with.
+
+        Args:
+            parent: The run named by `parent_run_id`.
+
+        Raises:
+            errors.RequestInvalid: a value of the wrong form, an unknown or broken recipe, wrong arguments.
+            errors.Unroutable: there is only a description, and no recipe fits it.
+        """
+        requests.check(request)
+        depth = self._depth(parent)
+        recipe, seeds = self._chosen(request)
+        args = arguments.fit({**seeds, **request.args}, recipe)
+        working_dir = self._workspaces.choose(request.working_dir)
+        now = self._clock.now()
+        return runs.RunStart(
+            run_id=self._ids.run_id(now),
+            recipe_id=recipe.recipe_id,
+            created_at=clock.stamp(now),
+            description=request.description or recipe.label,
+            args=args,
+            session_id=request.session_id or (parent.session_id if parent else self._ids.token("sess_")),
+            session_plan_task_id=request.session_plan_task_id,
+            labels=dict(request.labels),
+            priority=request.priority,
+            working_dir=working_dir,
+            exclusive_workspace=request.exclusive_workspace,
+            idempotency_key=request.idempotency_key,
+            request_sha256=request.sha256() if request.idempotency_key else None,
+            parent_run_id=request.parent_run_id,
+            depth=depth,
+            owner=request.owner,
+            **self._frozen(recipe),
+        )
+
+    def renew(self, start: runs.RunStart, request: ResumeRequest) -> dict[str, plain.Json]:
+        """
+        Return what a resume puts in place of a run's frozen facts.
+
+        Raises:
+            errors.RequestInvalid: the recipe is gone or broken, or the arguments do not fit it.
+        """
+        if request.args is None and not request.current_recipe:
+            return {}
+        recipe = self._catalogue.get(start.recipe_id) if request.current_recipe else self._as_frozen(start)
+        args = arguments.fit({**start.args, **(request.args or {})}, recipe)
+        return {"args": args} | (self._frozen(recipe) if request.current_recipe else {})
+
+    def _depth(self, parent: runs.RunStart | None) -> int:
+        depth = parent.depth + 1 if parent else 0
+        if depth > self._rules.max_depth:
+            message = f"runs may start runs {self._rules.max_depth} deep; this one would be {depth} deep"
+            flaw = errors.Flaw(path="$.parent_run_id", code="too_deep", message=message)
+            raise errors.RequestInvalid(message, code="depth_exceeded", flaws=[flaw])
+        return depth
+
+    def _chosen(self, request: StartRequest) -> tuple[library.Recipe, Mapping[str, plain.Json]]:
+        if request.recipe is not None:
+            return self._brought(request), {}
+        if request.recipe_id is not None:
+            return self._catalogue.get(request.recipe_id), {}
+        routed = self._route(request.description or "")
+        if not routed.routable or routed.recipe_id is None:
+            raise errors.Unroutable(routed.reason, detail={"reason": routed.reason})
+        recipe = self._catalogue.get(routed.recipe_id)
+        known = arguments.declared(recipe.args_schema)
+        return recipe, {name: value for name, value in routed.initial_args.items() if name in known}
+
+    def _brought(self, request: StartRequest) -> library.Recipe:
+        if not self._rules.inline_recipes:
+            message = "requests may not bring their own recipe; CONTROL_ROOM_INLINE_RECIPES allows it"
+            flaw = errors.Flaw(path="$.recipe", code="inline_recipes_off", message=message)
+            raise errors.RequestInvalid(message, code="inline_recipes_off", flaws=[flaw])
+        source = request.recipe if isinstance(request.recipe, str) else json.dumps(request.recipe)
+        examined = self._catalogue.examine(source, request.dialect, "inline")
+        if examined.recipe is None or examined.flaws:
+            raise errors.RecipeInvalid("the recipe brought along is not valid", flaws=examined.flaws)
+        return examined.recipe
+
+    def _as_frozen(self, start: runs.RunStart) -> library.Recipe:
+        source = json.dumps(start.recipe, ensure_ascii=False)
+        return self._catalogue.dialect(start.dialect).parse(source, start.recipe_id)
+
+    def _frozen(self, recipe: library.Recipe) -> dict[str, plain.Json]:
+        dialect: ports.Dialect = self._catalogue.dialect(recipe.dialect)
+        document = plain.plain(recipe.document)
+        return {
+            "dialect": recipe.dialect,
+            "driver_version": dialect.driver_version,
+            "recipe": document,
+            "recipe_sha256": plain.sha256(plain.canonical(document)),
+            "frozen": plain.plain(dialect.freeze(recipe, self._library())),
+        }

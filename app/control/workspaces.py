@@ -1,0 +1,52 @@
+"""
+Workspaces: which folders a run may work in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from app import errors
+
+
+class Workspaces:
+    """
+    The project and the further roots that the settings allow.
+    """
+
+    def __init__(self, *, project: Path, allowed_roots: Sequence[Path], data_directory: Path) -> None:
+        self._project = project.resolve()
+        self._roots = (self._project, *(root.resolve() for root in allowed_roots))
+        self._data_directory = data_directory.resolve()
+
+    def choose(self, asked: str | None) -> str:
+        """
+        Return the folder asked for as an absolute path without symbolic links; the project where none is.
+
+        A folder counts as inside only by where it really lies, and whether one outside exists is not told.
+
+        Raises:
+            errors.RequestInvalid: `working_dir_refused` or `working_dir_missing`.
+        """
+        if asked is None:
+            return str(self._project)
+        folder = self._resolved(asked)
+        if not any(folder.is_relative_to(root) for root in self._roots):
+            raise _refused("working_dir_refused", f"working_dir {asked!r:.200} lies outside the allowed folders")
+        if folder.is_relative_to(self._data_directory):
+            raise _refused("working_dir_refused", f"working_dir {asked!r:.200} lies in the service's own data")
+        if not folder.is_dir():
+            raise _refused("working_dir_missing", f"working_dir {asked!r:.200} is no folder")
+        return str(folder)
+
+    def _resolved(self, asked: str) -> Path:
+        try:
+            return (self._project / asked).resolve()
+        except (OSError, ValueError, RuntimeError) as error:
+            raise _refused("working_dir_refused", f"working_dir {asked!r:.200} cannot be resolved") from error
+
+
+def _refused(code: str, message: str) -> errors.RequestInvalid:
+    flaw = errors.Flaw(path="$.working_dir", code=code, message=message)
+    return errors.RequestInvalid(message, code=code, flaws=[flaw])
