@@ -166,6 +166,22 @@ def check(settings: Settings, environ: Mapping[str, str] | None = None) -> list[
     return [*_unknown(environ), *_check_server(settings.server), *_check_project(settings), *_check_pool(settings.pool)]
 
 
+def examine(environ: Mapping[str, str]) -> tuple[Settings | None, list[Remark]]:
+    """
+    Read and check the settings, and tell everything at once; no settings where one has the wrong form.
+    """
+    misread = [
+        _misread(item, environ)
+        for room in dataclasses.fields(Settings)
+        for item in dataclasses.fields(_room_type(room))
+    ]
+    remarks = [remark for remark in misread if remark is not None]
+    if remarks:
+        return None, [*remarks, *_unknown(environ)]
+    settings = load(environ)
+    return settings, check(settings, environ)
+
+
 def is_loopback(host: str) -> bool:
     """
     Tell whether an address is reached from this machine only.
@@ -191,11 +207,10 @@ def _default_text(item: dataclasses.Field[Any]) -> str:
 def _room_values(room: Any, environ: Mapping[str, str], given: Mapping[str, object]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for item in dataclasses.fields(room):
-        text = environ.get(item.metadata["env"])
         if item.name in given:
             values[item.name] = given[item.name]
-        elif text is not None and text != "":
-            values[item.name] = _read(item, text)
+        elif environ.get(item.metadata["env"]):
+            values[item.name] = _read(item, environ[item.metadata["env"]])
     return values
 
 
@@ -207,6 +222,16 @@ def _read(item: dataclasses.Field[Any], text: str) -> Any:
         raise errors.ConfigurationError(
             f"{name}={text!r} is not of the form {item.type}", detail={"setting": name}
         ) from error
+
+
+def _misread(item: dataclasses.Field[Any], environ: Mapping[str, str]) -> Remark | None:
+    text = environ.get(item.metadata["env"])
+    try:
+        if text:
+            _read(item, text)
+    except errors.ConfigurationError as error:
+        return Remark(setting=item.metadata["env"], message=error.message, fatal=True)
+    return None
 
 
 def _boolean(text: str) -> bool:

@@ -172,3 +172,29 @@ def test_all_faults_are_told_at_once(tmp_path: Path):
     }
 
     assert fatal(environ) == set(environ)
+
+
+def test_every_value_of_the_wrong_form_is_told_at_once():
+    """
+    Settings that cannot be read are all named, beside the unknown ones.
+    """
+    environ = {"CONTROL_ROOM_PORT": "x", "CONTROL_ROOM_MAX_RUNNING": "y", "CONTROL_ROOM_HOTS": "z"}
+    read, remarks = settings.examine(environ)
+
+    assert read is None
+    assert {(remark.setting, remark.fatal) for remark in remarks} == {
+        ("CONTROL_ROOM_PORT", True),
+        ("CONTROL_ROOM_MAX_RUNNING", True),
+        ("CONTROL_ROOM_HOTS", False),
+    }
+
+
+def test_examined_settings_are_those_that_are_loaded():
+    """
+    Where all can be read, examining gives the settings and their check.
+    """
+    read, remarks = settings.examine({"CONTROL_ROOM_PORT": "9000", "CONTROL_ROOM_API_TOKEN": "short"})
+
+    assert read is not None
+    assert read.server.port == 9000
+    assert [remark.setting for remark in remarks] == ["CONTROL_ROOM_API_TOKEN"]
