@@ -47,6 +47,14 @@ class Module:
         """
         return self.text.count("\n")
 
+    @property
+    def code_lines(self) -> int:
+        """
+        Return the number of its lines without docstrings.
+        """
+        documented = (node for node in ast.walk(self.tree) if isinstance(node, Documentable))
+        return self.lines - sum(docstring_lines(node) for node in documented)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Function:

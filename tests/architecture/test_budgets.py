@@ -61,8 +61,8 @@ def test_exceptions_are_needed(kind: str) -> None:
 
 
 def test_the_usual_size_is_small() -> None:
-    """Half of the modules have at most 110 lines and half of the functions at most 7; nine in ten 250 and 25."""
-    module_lengths = sorted(module.lines for module in sources.modules(sources.APP) if module.lines > 5)
+    """Half of the modules have at most 110 lines of code and half of the functions 7; nine in ten have 250 and 22."""
+    module_lengths = sorted(module.code_lines for module in sources.modules(sources.APP) if module.lines > 5)
     function_lengths = sorted(function.lines for function in _functions())
     if len(module_lengths) < 60:
         pytest.skip("a median says little about so few modules")
@@ -70,7 +70,7 @@ def test_the_usual_size_is_small() -> None:
     assert statistics.median(module_lengths) <= 110
     assert statistics.median(function_lengths) <= 7
     assert statistics.quantiles(module_lengths, n=10)[-1] <= 250
-    assert statistics.quantiles(function_lengths, n=10)[-1] <= 25
+    assert statistics.quantiles(function_lengths, n=10)[-1] <= 22
 
 
 def test_public_things_have_docstrings_of_one_shape() -> None:
