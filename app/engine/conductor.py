@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,8 +102,9 @@ class Conductor:
     Step a driver and the branches it forks.
     """
 
-    def __init__(self, driver: Running) -> None:
-        self._main = _Branch("", driver)
+    def __init__(self, drive: Callable[[], Running]) -> None:
+        self._drive = drive
+        self._main: _Branch | None = None
         self._ready: deque[tuple[_Branch, Any, BaseException | None]] = deque()
         self._askers: dict[str, _Branch] = {}
         self._used: set[str] = set()
@@ -123,6 +124,7 @@ class Conductor:
         """
         Run the driver up to its first requests.
         """
+        self._main = _Branch("", self._drive())
         self._ready.append((self._main, None, None))
         self._step_all()
 
@@ -154,7 +156,8 @@ class Conductor:
         """
         Drop the driver where it stands.
         """
-        self._drop(self._main)
+        if self._main is not None:
+            self._drop(self._main)
 
     def _step_all(self) -> None:
         while self._ready and not self.finished:

@@ -39,7 +39,7 @@ async def replays(loaded: Loaded, dialect: ports.Dialect, read_blob: ReadBlob) -
 
 async def _board(loaded: Loaded, dialect: ports.Dialect, read_blob: ReadBlob) -> Board:
     context = DriverContext(loaded.start, lambda key, facts: None)
-    conductor = Conductor(dialect.drive(context))
+    conductor = Conductor(lambda: dialect.drive(context))
     try:
         await replay(conductor, loaded, read_blob)
     finally:

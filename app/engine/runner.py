@@ -48,7 +48,7 @@ class Runner:
         start = log.loaded.start
         self._run_id, self._run_log, self._slots, self._reach = start.run_id, log, slots, equipment.probes.reach
         self._context = DriverContext(start, settlement.noter(log))
-        self._conductor = Conductor(dialect.drive(self._context))
+        self._conductor = Conductor(lambda: dialect.drive(self._context))
         self._portrait = Portrait(log, self._context, equipment.clock, changed)
         self._durability = Durability(log, equipment.clock, self._storage_changed)
         self._portrait.durability = self._durability

@@ -71,7 +71,7 @@ def conductor(drive: Any) -> tuple[Conductor, DriverContext]:
     Return a conductor for a driver function, and the driver's context.
     """
     context = DriverContext(start(), lambda key, facts: None)
-    return Conductor(drive(context)), context
+    return Conductor(lambda: drive(context)), context
 
 
 def answer(conductor: Conductor, key: str, position: int = 0, **fields: Any) -> None:

@@ -16,7 +16,8 @@ async def _no_blob(blob):
 
 
 def _made(drive, loaded):
-    return conductor.Conductor(drive(context.DriverContext(loaded.start, lambda key, facts: None)))
+    made = context.DriverContext(loaded.start, lambda key, facts: None)
+    return conductor.Conductor(lambda: drive(made))
 
 
 async def _sequence(ctx):

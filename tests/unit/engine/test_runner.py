@@ -1,0 +1,586 @@
+"""
+Tests of the runner: what is written when, what is performed, and how a run rests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from app import errors
+from app.engine import operations, records, runs, slots, verdicts
+from app.engine.decisions import DecisionKind
+from app.engine.states import RunState, StepState
+from tests.unit.engine import logs, samples
+
+
+async def _three(ctx):
+    for name in ("a", "b", "c"):
+        record = await ctx.perform(name, samples.tool(name))
+        if not record.done:
+            raise errors.RunFailed(f"{name} failed", causes=(name,), key=name)
+        ctx.fill(name, slots.Slot(type="pointer", sha256=record.output_sha256, summary="", key=name))
+        ctx.show(slots.Progress(phase="a", finished_steps=len(ctx.board().slots), total_steps=3))
+    return runs.Ending()
+
+
+async def _branches(ctx):
+    async def branch(name):
+        record = await ctx.perform(name, samples.tool(name))
+        if not record.done:
+            raise errors.RunFailed(f"{name} failed", causes=(name,))
+        return record.output
+
+    await ctx.gather({name: branch(name) for name in ("a", "b", "c")})
+    return runs.Ending()
+
+
+async def _until(condition):
+    for _ in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never came to that")
+
+
+def _code(runner):
+    error = runner.view().error
+    return error and error["code"]
+
+
+async def test_a_run_goes_from_its_first_step_to_its_ending():
+    """
+    Each step has its lines and receipt; the manifest, the slots and the index tell the end.
+    """
+    bench = logs.Bench(_three)
+
+    assert await bench.run() is RunState.DONE
+    assert bench.performers.calls == [("a", 1), ("b", 1), ("c", 1)]
+    assert bench.disk.recorded() == ["a", "b", "c"]
+    assert bench.disk.kinds() == ["taken", "started", "started", "started", "ended"]
+    assert len(set(bench.disk.receipts)) == 3
+    assert bench.disk.row is RunState.DONE
+    assert bench.disk.files["run.json"]["status"] == "done"
+    assert bench.disk.files["run.json"]["current_step_index"] == 3
+    assert list(bench.disk.files["cache.json"]) == ["a", "b", "c"]
+
+
+async def test_what_is_recorded_is_never_performed_again():
+    """
+    For every prefix of a journal: the run ends the same, and only the rest is performed.
+    """
+    whole = logs.Bench(_three)
+    await whole.run()
+    for length in range(4):
+        bench = logs.Bench(_three)
+        bench.disk.steps = whole.disk.steps[:length]
+        bench.disk.control = whole.disk.control[:1]
+
+        assert await bench.run() is RunState.DONE
+        assert [key for key, _ in bench.performers.calls] == ["a", "b", "c"][length:]
+        assert bench.disk.files["cache.json"] == whole.disk.files["cache.json"]
+
+
+async def test_a_failed_step_fails_the_run_and_names_its_cause():
+    """
+    The ending holds the error and the position of the line that made it.
+    """
+    bench = logs.Bench(_three)
+    bench.performers.results["b"] = [errors.ToolFailed("broken", code="no_file", detail={"path": "x"})]
+
+    assert await bench.run() is RunState.FAILED
+
+    ended = json.loads(bench.disk.control[-1])
+
+    assert ended["causes"] == [1]
+    assert ended["error"]["message"] == "b failed"
+    assert json.loads(bench.disk.steps[1])["error"] == {
+        "code": "no_file",
+        "message": "broken",
+        "key": "b",
+        "detail": {"path": "x"},
+    }
+
+
+async def test_a_broken_performer_fails_its_step():
+    """
+    An exception that nobody foresaw is a failed step with a stable code.
+    """
+    bench = logs.Bench(_three)
+    bench.performers.results["a"] = [ValueError("oops")]
+
+    assert await bench.run() is RunState.FAILED
+    assert json.loads(bench.disk.steps[0])["error"]["code"] == "internal_error"
+
+
+async def test_a_retry_is_recorded_waits_and_is_not_seen_by_the_driver():
+    """
+    The try that was not final has its line; the delay is kept through a restart.
+    """
+
+    async def drive(ctx):
+        policy = operations.RetryPolicy(max_attempts=2, initial_seconds=60)
+        record = await ctx.perform("a", operations.ToolCall(tool="a", args={}, retry=policy))
+        return runs.Ending(reason=record.output)
+
+    bench = logs.Bench(drive)
+    bench.performers.results["a"] = [errors.ToolFailed("busy"), records.Result(output="fine")]
+    first = bench.runner()
+    running = asyncio.create_task(first.run())
+    await _until(lambda: bench.clock.next_wake_seconds() is not None)
+    bench.clock.advance(20)
+    first.stop()
+
+    assert await running is RunState.RUNNING
+    assert bench.disk.kinds()[-1] == "released"
+    assert json.loads(bench.disk.steps[0])["final"] is False
+
+    again = asyncio.create_task(bench.run())
+    await _until(lambda: bench.clock.next_wake_seconds() == 40)
+    bench.clock.advance(40)
+
+    assert await again is RunState.DONE
+    assert bench.performers.calls == [("a", 1), ("a", 2)]
+
+
+async def test_a_cancel_cuts_off_what_is_open_and_wins():
+    """
+    The performer is interrupted, leaves no record, and the run ends as cancelled.
+    """
+    bench = logs.Bench(_three)
+    bench.performers.hold("b")
+    runner = bench.runner()
+    running = asyncio.create_task(runner.run())
+    await _until(lambda: "b" in bench.performers.reached and bench.performers.reached["b"].is_set())
+    await bench.log.decide(DecisionKind.CANCEL_REQUESTED, {})
+    runner.cancel()
+
+    assert await running is RunState.CANCELLED
+    assert bench.performers.cut == ["b"]
+    assert bench.disk.recorded() == ["a"]
+    assert bench.disk.kinds()[-1] == "ended"
+
+
+async def test_a_cancel_written_before_the_ending_wins():
+    """
+    A driver that is over does not make a cancelled run done.
+    """
+    bench = logs.Bench(_three)
+    hold = bench.performers.hold("c")
+    runner = bench.runner()
+    running = asyncio.create_task(runner.run())
+    await _until(lambda: bench.performers.reached["c"].is_set())
+    hold.set()
+    await bench.log.decide(DecisionKind.CANCEL_REQUESTED, {})
+
+    assert await running is RunState.CANCELLED
+    assert bench.disk.recorded() == ["a", "b", "c"]
+
+
+async def test_a_requested_cancel_is_finished_without_a_slot():
+    """
+    A run whose end was asked for performs nothing when it is taken up.
+    """
+    bench = logs.Bench(_three)
+    runner = bench.runner()
+    await bench.log.decide(DecisionKind.CANCEL_REQUESTED, {})
+
+    assert await bench.run() is RunState.CANCELLED
+    assert bench.performers.calls == []
+    assert bench.slots.story == []
+    assert runner.view().status is RunState.PENDING
+
+
+async def test_a_pause_waits_for_the_open_step_and_begins_no_other():
+    """
+    The run rests at the boundary; the next take-up goes on behind it once it is unpaused.
+    """
+    bench = logs.Bench(_three)
+    hold = bench.performers.hold("b")
+    runner = bench.runner()
+    running = asyncio.create_task(runner.run())
+    await _until(lambda: bench.performers.reached["b"].is_set())
+    await bench.log.decide(DecisionKind.PAUSED, {"reason": "paused_by_person"})
+    runner.pause()
+    hold.set()
+
+    assert await running is RunState.PAUSED
+    assert bench.disk.recorded() == ["a", "b"]
+    assert bench.disk.row is RunState.PAUSED
+    assert await bench.run() is RunState.PAUSED
+
+    await logs.ListLog(bench.disk).decide(DecisionKind.UNPAUSED, {})
+    bench.disk.row = RunState.PENDING
+
+    assert await bench.run() is RunState.DONE
+    assert bench.performers.calls == [("a", 1), ("b", 1), ("c", 1)]
+
+
+async def test_a_stop_lets_the_open_step_finish():
+    """
+    A step that ends within the grace is recorded.
+    """
+    bench = logs.Bench(_three)
+    hold = bench.performers.hold("a")
+    runner = bench.runner()
+    running = asyncio.create_task(runner.run())
+    await _until(lambda: bench.performers.reached["a"].is_set())
+    runner.stop()
+    hold.set()
+
+    assert await running is RunState.RUNNING
+    assert bench.disk.recorded() == ["a"]
+
+
+async def test_an_interrupted_step_leaves_no_record_and_runs_again():
+    """
+    A graceful stop is no crash, however often it happens.
+    """
+    bench = logs.Bench(_three)
+    for _ in range(4):
+        bench.performers.hold("a")
+        runner = bench.runner()
+        running = asyncio.create_task(runner.run())
+        await _until(lambda: bench.performers.reached["a"].is_set())
+        runner.stop()
+        runner.interrupt()
+
+        assert await running is RunState.RUNNING
+
+    bench.performers.holds.clear()
+
+    assert bench.disk.recorded() == []
+    assert await bench.run() is RunState.DONE
+    assert [attempt for key, attempt in bench.performers.calls if key == "a"] == [1, 2, 3, 4, 5]
+
+
+async def _crash(bench):
+    reached = bench.performers.hold("a") and bench.performers.reached["a"]
+    running = asyncio.create_task(bench.runner().run())
+    await _until(reached.is_set)
+    before = list(bench.disk.control)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    bench.disk.control = before
+
+
+async def test_three_crashes_in_one_step_park_the_run():
+    """
+    A step that takes the service down each time is not tried for ever; an unpause forgives.
+    """
+    bench = logs.Bench(_three)
+    for _ in range(3):
+        await _crash(bench)
+    bench.performers.holds.clear()
+
+    assert await bench.run() is RunState.PAUSED
+    assert json.loads(bench.disk.control[-1])["reason"] == "crash_loop"
+    assert len(bench.performers.calls) == 3
+
+    await logs.ListLog(bench.disk).decide(DecisionKind.UNPAUSED, {})
+
+    assert await bench.run() is RunState.DONE
+
+
+@pytest.mark.parametrize(("policy", "state"), [("ask", RunState.PAUSED), ("fail", RunState.FAILED)])
+async def test_a_step_may_forbid_its_repetition(policy, state):
+    """
+    A step that must not be repeated unasked waits for a person, or fails.
+    """
+
+    async def drive(ctx):
+        record = await ctx.perform("a", operations.ToolCall(tool="a", args={}, on_interrupted=policy))
+        if not record.done:
+            raise errors.RunFailed(record.error.message, code=record.error.code, causes=("a",))
+
+    bench = logs.Bench(drive)
+    await _crash(bench)
+    bench.performers.holds.clear()
+
+    assert await bench.run() is state
+    assert bench.performers.calls == [("a", 1)]
+
+
+async def test_branches_run_side_by_side_and_a_failure_cuts_the_others():
+    """
+    The first failure cancels what its siblings have in flight.
+    """
+    bench = logs.Bench(_branches)
+    bench.performers.hold("a")
+    bench.performers.hold("c")
+    bench.performers.results["b"] = [errors.ToolFailed("broken")]
+
+    assert await bench.run() is RunState.FAILED
+    assert sorted(bench.performers.cut) == ["a", "c"]
+    assert bench.disk.recorded() == ["b"]
+    assert json.loads(bench.disk.steps[0])["branch"] == "/1.b"
+
+
+async def test_a_replayed_gather_ends_as_the_live_one_did():
+    """
+    Whatever order branches ended in, a restart at any line ends the same.
+    """
+    whole = logs.Bench(_branches)
+    holds = {name: whole.performers.hold(name) for name in "abc"}
+    running = asyncio.create_task(whole.run())
+    for name in "cab":
+        await _until(whole.performers.reached[name].is_set)
+        holds[name].set()
+        await _until(lambda name=name: name in whole.disk.recorded())
+
+    assert await running is RunState.DONE
+    assert whole.disk.recorded() == ["c", "a", "b"]
+
+    for length in range(4):
+        bench = logs.Bench(_branches)
+        bench.disk.steps = whole.disk.steps[:length]
+
+        assert await bench.run() is RunState.DONE
+        assert sorted(key for key, _ in bench.performers.calls) == sorted(["c", "a", "b"][length:])
+
+
+async def test_a_full_disk_parks_the_run_and_keeps_the_result():
+    """
+    A finished result waits in memory and is committed when there is room; it is never performed again.
+    """
+    bench = logs.Bench(_three)
+    hold = bench.performers.hold("b")
+    runner = bench.runner()
+    running = asyncio.create_task(runner.run())
+    await _until(lambda: bench.performers.reached["b"].is_set())
+    bench.disk.broken = True
+    hold.set()
+    await _until(lambda: runner.view().status is RunState.PAUSED)
+
+    assert _code(runner) == "storage_error"
+    assert bench.slots.story[-1] == "leave"
+
+    bench.clock.advance(1)
+    await _until(lambda: bench.clock.next_wake_seconds() is not None)
+    bench.disk.broken = False
+    bench.clock.advance(60)
+
+    assert await running is RunState.DONE
+    assert bench.performers.calls == [("a", 1), ("b", 1), ("c", 1)]
+
+
+async def test_a_stop_does_not_wait_for_room():
+    """
+    A service whose disk is full can still be stopped.
+    """
+    bench = logs.Bench(_three)
+    runner = bench.runner()
+    bench.disk.broken = True
+    running = asyncio.create_task(runner.run())
+    await _until(lambda: bench.clock.next_wake_seconds() is not None)
+    runner.stop()
+    runner.interrupt()
+
+    assert await asyncio.wait_for(running, 5) is RunState.RUNNING
+
+
+async def test_nondeterminism_parks_the_run_and_writes_nothing():
+    """
+    The journals stay as they are, so that the version that began the run can go on.
+    """
+    whole = logs.Bench(_three)
+    await whole.run()
+    bench = logs.Bench(_branches)
+    bench.disk.steps, bench.disk.control = whole.disk.steps[:2], whole.disk.control[:3]
+    bench.disk.steps = [
+        line.replace(b'"tool":"b"', b'"tool":"z"').replace(b'"key":"a"', b'"key":"q"') for line in bench.disk.steps
+    ]
+    before = list(bench.disk.steps), list(bench.disk.control)
+    runner = bench.runner()
+
+    assert await runner.run() is RunState.PAUSED
+    assert _code(runner) == "nondeterminism"
+    assert (bench.disk.steps, bench.disk.control) == before
+
+
+async def test_a_broken_driver_parks_the_run():
+    """
+    A bug in a driver is no failure of the run: a mended version goes on.
+    """
+
+    async def drive(ctx):
+        await ctx.perform("a", samples.tool("a"))
+        raise KeyError("bug")
+
+    bench = logs.Bench(drive)
+    runner = bench.runner()
+
+    assert await runner.run() is RunState.PAUSED
+    assert _code(runner) == "driver_fault"
+    assert "ended" not in bench.disk.kinds()
+
+
+async def test_waiting_gives_the_slot_back():
+    """
+    A run whose open steps only wait holds no slot, and shows that it waits for an answer.
+    """
+
+    async def drive(ctx):
+        await ctx.perform("a", samples.tool("a"))
+        await ctx.gate("ask", operations.Gate(prompt="go on?", expires_seconds=60))
+        await ctx.perform("b", samples.tool("b"))
+
+    bench = logs.Bench(drive)
+    hold = bench.performers.hold("ask")
+    runner = bench.runner()
+    running = asyncio.create_task(runner.run())
+    await _until(lambda: runner.view().status is RunState.WAITING)
+
+    assert bench.slots.story == ["enter", "leave"]
+
+    hold.set()
+
+    assert await running is RunState.DONE
+    assert bench.slots.story == ["enter", "leave", "enter"]
+
+
+async def test_a_gate_keeps_its_due_time_through_a_restart():
+    """
+    Waiting goes on as the same try, with the same end, and needs no second line.
+    """
+    due = []
+
+    class Waiter(logs.Performers):
+        async def perform(self, call):
+            due.append((call.attempt, call.due_at))
+            await asyncio.Event().wait()
+
+    async def drive(ctx):
+        await ctx.gate("ask", operations.Gate(prompt="go on?", expires_seconds=60))
+
+    bench = logs.Bench(drive)
+    bench.performers = Waiter()
+    for passes in (1, 2):
+        runner = bench.runner()
+        running = asyncio.create_task(runner.run())
+        await _until(lambda passes=passes: len(due) == passes)
+        bench.clock.advance(30)
+        runner.stop()
+
+        assert await running is RunState.RUNNING
+
+    assert due == [(1, "2026-02-10T14:31:00.000Z")] * 2
+    assert bench.disk.kinds().count("started") == 1
+
+
+async def test_large_outputs_are_kept_beside_the_journal():
+    """
+    Over 64 kB the driver gets a handle, and reads through it alike in replay.
+    """
+
+    async def drive(ctx):
+        record = await ctx.perform("a", samples.tool("a"))
+        text = record.output if record.blob is None else await ctx.read(record.blob)
+        await ctx.perform("b", samples.tool("b", length=len(text)))
+
+    bench = logs.Bench(drive)
+    bench.performers.results["a"] = [records.Result(output="x" * 100_000)]
+
+    assert await bench.run() is RunState.DONE
+
+    line = json.loads(bench.disk.steps[0])
+
+    assert line["output"] is None
+    assert line["blob"]["size_bytes"] == 100_000
+    assert json.loads(bench.disk.steps[1])["operation"]["body"]["args"] == {"length": 100_000}
+
+    bench.disk.steps.pop()
+    bench.disk.control = bench.disk.control[:1]
+
+    assert await bench.run() is RunState.DONE
+
+
+async def test_secrets_never_reach_the_disk():
+    """
+    Outputs, summaries, errors, operations and logs are masked before they are encoded.
+    """
+    bench = logs.Bench(_three)
+    bench.secrets = ("hunter2",)
+    bench.performers.results["a"] = [records.Result(output={"k": "hunter2"}, summary="hunter2!")]
+    bench.performers.results["b"] = [verdicts.failed("x", "no hunter2", {"is": "hunter2"})]
+    await bench.run()
+
+    assert b"hunter2" not in b"".join(bench.disk.steps + bench.disk.control)
+    assert json.loads(bench.disk.steps[0])["output"] == {"k": "***"}
+
+
+async def test_notes_are_told_once():
+    """
+    A replay does not repeat what a driver told.
+    """
+
+    async def drive(ctx):
+        ctx.emit("note", {"x": 1})
+        await ctx.perform("a", samples.tool("a"))
+
+    bench = logs.Bench(drive)
+    await bench.run()
+    bench.disk.control = bench.disk.control[:1]
+    await bench.run()
+
+    assert [event.key for event in bench.disk.events if event.type == "recipe.note"] == ["note"]
+
+
+async def test_a_driver_may_end_its_run_in_its_own_way():
+    """
+    The ending a driver returns is what the run shows.
+    """
+
+    async def drive(ctx):
+        await ctx.perform("a", samples.tool("a"))
+        return runs.Ending(status=RunState.CANCELLED, reason="exit_recipe", partial=True, failed_steps=("a",))
+
+    bench = logs.Bench(drive)
+
+    assert await bench.run() is RunState.CANCELLED
+    assert bench.disk.files["run.json"]["ending"] == {
+        "reason": "exit_recipe",
+        "partial": True,
+        "failed_steps": ["a"],
+    }
+
+
+async def test_projections_are_written_with_the_snapshots():
+    """
+    A driver's further files are made from the records that count.
+    """
+
+    async def drive(ctx):
+        ctx.project(lambda run, lines: {"state.json": [record.key for record in lines]})
+        await ctx.perform("a", samples.tool("a"))
+
+    bench = logs.Bench(drive)
+    await bench.run()
+
+    assert bench.disk.files["state.json"] == ["a"]
+
+
+async def test_a_run_that_ended_is_only_shown_again():
+    """
+    A crash between the ending and its row leaves nothing to do but the row.
+    """
+    bench = logs.Bench(_three)
+    await bench.run()
+    bench.disk.row, before = RunState.RUNNING, list(bench.disk.control)
+
+    assert await bench.run() is RunState.DONE
+    assert bench.disk.row is RunState.DONE
+    assert bench.disk.control == before
+
+
+async def test_skipped_steps_are_records_too():
+    """
+    A performer may pass a step over.
+    """
+    bench = logs.Bench(_three)
+    bench.performers.results["a"] = [records.Result(status=StepState.SKIPPED)]
+
+    assert await bench.run() is RunState.FAILED
+    assert json.loads(bench.disk.steps[0])["status"] == "skipped"
