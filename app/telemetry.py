@@ -29,7 +29,7 @@ class JsonLines(logging.Formatter):
     Write a log record as one line of JSON: at, level, logger, message, and what `extra` brought.
     """
 
-    def __init__(self, mask: Callable[[str], str] = str) -> None:
+    def __init__(self, mask: Callable[[Any], Any] = lambda value: value) -> None:
         super().__init__()
         self._mask = mask
 
@@ -46,16 +46,17 @@ class JsonLines(logging.Formatter):
         line |= {name: value for name, value in vars(record).items() if name not in _USUAL}
         if record.exc_info and record.exc_info[0] is not None:
             line["trace"] = "".join(traceback.format_exception(*record.exc_info)).rstrip()
-        return self._mask(json.dumps(line, ensure_ascii=False, default=str))
+        plain = json.loads(json.dumps(line, default=str))
+        return json.dumps(self._mask(plain), ensure_ascii=False)
 
 
-def write_logs(level: str, stream: TextIO, mask: Callable[[str], str] = str) -> None:
+def write_logs(level: str, stream: TextIO, mask: Callable[[Any], Any] = lambda value: value) -> None:
     """
     Send every log of the process to a stream as JSON lines; whatever was set up before is replaced.
 
     Args:
         level: debug, info, warning or error.
-        mask: Replaces secrets in a line.
+        mask: Replaces secrets in a plain JSON value.
     """
     lines = logging.StreamHandler(stream)
     lines.setFormatter(JsonLines(mask))

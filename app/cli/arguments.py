@@ -1,0 +1,107 @@
+"""
+Arguments of a run as they stand on a command line: `k=v`, `k:=JSON`, and files of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from app import errors
+
+
+def collect(given: Iterable[str], file: Path | None) -> dict[str, Any]:
+    """
+    Return the arguments of a run; those on the command line win over those of the file.
+
+    Raises:
+        errors.ArgsInvalid: naming every one that cannot be read.
+    """
+    args = {} if file is None else _read_file(file)
+    return args | _pairs(given, _argument, "--arg")
+
+
+def labels(given: Iterable[str]) -> dict[str, str]:
+    """
+    Return the labels of a run.
+
+    Raises:
+        errors.ArgsInvalid: naming every one that cannot be read.
+    """
+    return _pairs(given, _pair, "--label")
+
+
+def document(text: str, of: str) -> dict[str, Any]:
+    """
+    Read a JSON object.
+
+    Raises:
+        errors.ArgsInvalid: it is not one; names the line.
+    """
+    try:
+        value = _json(text)
+    except ValueError as error:
+        flaw = errors.Flaw(path="$", code="not_json", message=str(error), line=getattr(error, "lineno", None))
+        raise errors.ArgsInvalid(f"{of} is not JSON.", flaws=[flaw]) from error
+    if not isinstance(value, dict):
+        raise errors.ArgsInvalid(f"{of} is no JSON object.")
+    return value
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise errors.ArgsInvalid(f"{path} cannot be read: {error}", code="file_unreadable") from error
+    return document(text, str(path))
+
+
+def _pairs(given: Iterable[str], read: Callable[[str], tuple[str, Any]], option: str) -> dict[str, Any]:
+    pairs: dict[str, Any] = {}
+    flaws = []
+    for text in given:
+        try:
+            name, value = read(text)
+        except ValueError as error:
+            flaws.append(errors.Flaw(path=option, message=f"{text!r:.80}: {error}"))
+            continue
+        if name in pairs:
+            flaws.append(errors.Flaw(path=option, code="repeated", message=f"{name!r:.80} is given twice"))
+        pairs[name] = value
+    if flaws:
+        raise errors.ArgsInvalid(f"{option} cannot be read.", flaws=flaws)
+    return pairs
+
+
+def _argument(text: str) -> tuple[str, Any]:
+    name, value = _pair(text)
+    if not name.endswith(":"):
+        return name, value
+    if len(name) == 1:
+        raise ValueError("the name is missing")
+    try:
+        return name[:-1], _json(value)
+    except ValueError as error:
+        raise ValueError(f"not JSON: {error}") from error
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise ValueError("expected NAME=VALUE")
+    if not name:
+        raise ValueError("the name is missing")
+    return name, value
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,128 @@
+"""
+The client port: what commands ask, whether a folder in process or a service over HTTP answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Protocol
+
+from app.control import requests
+from app.engine import stores
+
+Answer = dict[str, Any]
+"""A JSON object, as the HTTP interface documents it."""
+
+
+class Client(Protocol):
+    """
+    Ask for runs and recipes. Every error is one of `app.errors`.
+    """
+
+    executes: bool
+    """Whether runs execute in this process, so that leaving stops them; otherwise a service has them."""
+
+    async def start(self, request: requests.StartRequest) -> Answer:
+        """
+        Start a run; returns `{run_id, status}`.
+        """
+
+    async def plan(self, request: requests.StartRequest) -> Answer:
+        """
+        Check a request and tell what would run, without starting it: `{recipe_id, args, working_dir, graph, …}`.
+        """
+
+    def follow(self, run_id: str, after: int = 0) -> AsyncIterator[Answer]:
+        """
+        Yield the run's events numbered above `after`, until it rests or has ended.
+        """
+
+    async def detail(self, run_id: str) -> Answer:
+        """
+        Return a run with its newest steps and its slots.
+        """
+
+    async def list_runs(self, query: stores.RunQuery) -> list[Answer]:
+        """
+        Return runs, newest first.
+        """
+
+    async def steps(self, run_id: str) -> list[Answer]:
+        """
+        Return the full step log.
+        """
+
+    async def slot(self, run_id: str, name: str) -> Answer:
+        """
+        Return a slot.
+        """
+
+    async def logs(self, run_id: str) -> list[str]:
+        """
+        Return the names of the run's logs.
+        """
+
+    async def log(self, run_id: str, name: str) -> str:
+        """
+        Return one log.
+        """
+
+    async def cancel(self, run_id: str) -> Answer:
+        """
+        End an unfinished run; returns `{run_id, status}`, as the following three do.
+        """
+
+    async def pause(self, run_id: str) -> Answer:
+        """
+        Stop a run at its next step boundary.
+        """
+
+    async def unpause(self, run_id: str) -> Answer:
+        """
+        Let a paused run go on.
+        """
+
+    async def resume(self, run_id: str, request: requests.ResumeRequest) -> Answer:
+        """
+        Send a failed, cancelled or interrupted run on.
+        """
+
+    async def verify(self, run_id: str) -> Answer:
+        """
+        Check a run's journals and blobs; returns `{run_id, intact, faults, …}`.
+        """
+
+    async def repair(self, run_id: str) -> Answer:
+        """
+        Cut a damaged run back to its intact prefix.
+        """
+
+    async def delete(self, run_id: str) -> None:
+        """
+        Delete a finished run.
+        """
+
+    async def recipes(self) -> list[Answer]:
+        """
+        Return all recipes, broken ones with their flaws.
+        """
+
+    async def recipe(self, recipe_id: str) -> Answer:
+        """
+        Return a recipe with the schema of its arguments and its graph.
+        """
+
+    async def validate(self, source: str, dialect: str, stem: str) -> Answer:
+        """
+        Check the text of a recipe; returns `{valid, flaws, …}`.
+        """
+
+    async def route(self, description: str) -> Answer:
+        """
+        Choose a recipe for a description.
+        """
+
+    async def agents(self) -> list[Answer]:
+        """
+        Return the agents.
+        """

@@ -1,0 +1,72 @@
+"""
+Endings of a command: which exit code says what, and how an error reads.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from app import errors
+from app.cli import formats
+
+
+class ExitCode(IntEnum):
+    """
+    Exit codes of `control-room`.
+    """
+
+    DONE = 0
+    """The command did what it was asked; a run that it followed ended as done."""
+    FAILED = 1
+    """The run failed or is parked, or the request did not fit the present state."""
+    USAGE = 2
+    """The command line, its arguments or a recipe are not valid."""
+    CANCELLED = 3
+    """The run was cancelled."""
+    NOT_FOUND = 4
+    """There is no such run, recipe, slot or log."""
+    CONFIGURATION = 5
+    """The settings cannot work, or the service cannot be reached or refused to answer."""
+    INTERRUPTED = 130
+    """Ctrl-C or SIGTERM stopped the command; a run that it executed can be continued."""
+    PIPE_CLOSED = 141
+    """Whoever read the output went away."""
+
+
+_OF_STATUS = {
+    "done": ExitCode.DONE,
+    "failed": ExitCode.FAILED,
+    "paused": ExitCode.FAILED,
+    "cancelled": ExitCode.CANCELLED,
+}
+
+_OF_ERROR: tuple[tuple[type[BaseException], ExitCode], ...] = (
+    (errors.NotFound, ExitCode.NOT_FOUND),
+    (errors.UnknownRecipe, ExitCode.NOT_FOUND),
+    (errors.InputRefused, ExitCode.USAGE),
+    (errors.ConfigurationError, ExitCode.CONFIGURATION),
+    (errors.NoRoom, ExitCode.CONFIGURATION),
+    (errors.StorageFault, ExitCode.CONFIGURATION),
+)
+
+
+def of_status(status: str) -> ExitCode:
+    """
+    Return the exit code that tells how a run stands.
+    """
+    return _OF_STATUS.get(status, ExitCode.DONE)
+
+
+def of_error(error: BaseException) -> ExitCode:
+    """
+    Return the exit code of an error.
+    """
+    return next((code for kind, code in _OF_ERROR if isinstance(error, kind)), ExitCode.FAILED)
+
+
+def sentences(error: errors.ControlRoomError | errors.Fault) -> list[str]:
+    """
+    Return the lines that tell an error: what and its code, then one line for each flaw with its place.
+    """
+    flaws = error.flaws if isinstance(error, errors.InputRefused) else ()
+    return [f"{error.message} [{error.code}]", *(f"  {formats.flaw(flaw.to_json())}" for flaw in flaws)]

@@ -1,0 +1,209 @@
+"""
+How runs, recipes and checks read for people.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+_WIDEST_CELL = 60
+
+
+def table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """
+    Return rows under their headings; the last column is never padded.
+    """
+    shown = [tuple(name.upper() for name in names), *(tuple(map(cell, row)) for row in rows)]
+    widths = [max(len(row[column]) for row in shown) for column in range(len(names))]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in shown)
+
+
+def cell(value: Any) -> str:
+    """
+    Return a value on one line, cut where it is too long for a column.
+    """
+    text = "-" if value is None or value == "" else " ".join(str(value).split())
+    return text if len(text) <= _WIDEST_CELL else text[: _WIDEST_CELL - 1] + "…"
+
+
+def runs(summaries: Sequence[Mapping[str, Any]]) -> str:
+    """
+    Return a list of runs.
+    """
+    if not summaries:
+        return "no runs"
+    names = ("run_id", "status", "recipe_id", "created_at", "description")
+    return table(names, [[summary.get(name) for name in names] for summary in summaries])
+
+
+def run(detail: Mapping[str, Any]) -> str:
+    """
+    Return a run with its steps and slots.
+    """
+    heading = [(name, detail.get(name)) for name in ("run_id", "recipe_id", "status", "reason", "phase")]
+    heading += [("task", detail["task"]["description"]), ("progress", _progress(detail))]
+    heading += [(name, detail.get(name)) for name in ("created_at", "updated_at", "completed_at")]
+    parts = [_facts([(name, value) for name, value in heading if value]), *_ending(detail)]
+    if detail.get("steps"):
+        parts.append(steps(detail["steps"]))
+    if detail.get("cache_summary"):
+        parts.append(slots(detail["cache_summary"]))
+    return "\n\n".join(parts)
+
+
+def steps(lines: Sequence[Mapping[str, Any]]) -> str:
+    """
+    Return a list of steps.
+    """
+    if not lines:
+        return "no steps"
+    rows = [(line.get("phase"), line["key"], actor(line), line["status"], outcome(line)) for line in lines]
+    return table(("phase", "step", "by", "status", "what came of it"), rows)
+
+
+def actor(line: Mapping[str, Any]) -> str | None:
+    """
+    Return the tool or role of a step.
+    """
+    return line.get("tool") or line.get("agent_archetype")
+
+
+def outcome(line: Mapping[str, Any]) -> str | None:
+    """
+    Return what a step's error or output says, in short.
+    """
+    return error(line["error"]) if line.get("error") else line.get("output_preview")
+
+
+def error(told: Mapping[str, Any]) -> str:
+    """
+    Return an error as one sentence with its code.
+    """
+    return f"{told['message']} [{told['code']}]"
+
+
+def slots(summaries: Mapping[str, Mapping[str, Any]]) -> str:
+    """
+    Return a list of slots.
+    """
+    if not summaries:
+        return "no slots"
+    rows = [(name, slot["type"], slot["preview"]) for name, slot in summaries.items()]
+    return table(("slot", "type", "preview"), rows)
+
+
+def verification(found: Mapping[str, Any]) -> str:
+    """
+    Return what a look at a run's journals found.
+    """
+    if found["intact"]:
+        return f"run {found['run_id']} is intact: {found['lines']} lines"
+    return "\n".join([f"run {found['run_id']} is damaged", *(f"  {fault}" for fault in found["faults"])])
+
+
+def plan(found: Mapping[str, Any]) -> str:
+    """
+    Return what a run would do.
+    """
+    rows = [(node["id"], node.get("kind"), node.get("label")) for node in found["graph"]["nodes"]]
+    heading = [("recipe", found["recipe_id"]), ("task", found["description"]), ("in", found["working_dir"])]
+    args = [(f"arg {name}", json.dumps(value, ensure_ascii=False)) for name, value in found["args"].items()]
+    return "\n\n".join([_facts([*heading, *args]), table(("step", "kind", "label"), rows)])
+
+
+def recipes(entries: Sequence[Mapping[str, Any]]) -> str:
+    """
+    Return a list of recipes, broken ones with their faults.
+    """
+    if not entries:
+        return "no recipes"
+    names = ("recipe_id", "dialect", "layer", "label")
+    rows = [[entry[name] if name != "label" or entry["valid"] else "(broken)" for name in names] for entry in entries]
+    faults = [_verdict(entry["recipe_id"], entry) for entry in entries if not entry["valid"]]
+    return "\n\n".join([table(names, rows), *faults])
+
+
+def recipe(entry: Mapping[str, Any]) -> str:
+    """
+    Return a recipe with its arguments and steps.
+    """
+    names = ("recipe_id", "label", "dialect", "layer", "path")
+    parts = [_facts([(name, entry[name]) for name in names if entry[name]])]
+    if entry["args_schema"] and entry["args_schema"].get("properties"):
+        required = set(entry["args_schema"].get("required") or ())
+        rows = [
+            (name, declared.get("type"), "required" if name in required else json.dumps(declared.get("default")))
+            for name, declared in entry["args_schema"]["properties"].items()
+        ]
+        parts.append(table(("argument", "type", "default"), rows))
+    if entry["graph"]:
+        rows = [(node["id"], node.get("kind"), node.get("label")) for node in entry["graph"]["nodes"]]
+        parts.append(table(("step", "kind", "label"), rows))
+    if not entry["valid"]:
+        parts.append(_verdict(entry["recipe_id"], entry))
+    return "\n\n".join(parts)
+
+
+def verdicts(found: Sequence[Mapping[str, Any]]) -> str:
+    """
+    Return what checks of recipes found.
+    """
+    return "\n".join(_verdict(verdict["target"], verdict) for verdict in found) or "no recipes"
+
+
+def routing(found: Mapping[str, Any]) -> str:
+    """
+    Return what the router chose, and why.
+    """
+    args = [f"  {name} = {json.dumps(value, ensure_ascii=False)}" for name, value in found["initial_args"].items()]
+    return "\n".join([f"{found['recipe_id'] or 'no recipe'}: {found['reason']}", *args])
+
+
+def agents(found: Sequence[Mapping[str, Any]]) -> str:
+    """
+    Return a list of agents with what keeps each from working.
+    """
+    if not found:
+        return "no agents"
+    names = ("id", "archetype", "tier", "backend", "model")
+    rows = [[*(agent.get(name) for name in names), agent["problem"] or "ready"] for agent in found]
+    return table((*names, "state"), rows)
+
+
+def remarks(found: Sequence[Mapping[str, Any]]) -> str:
+    """
+    Return what a check of the configuration found, errors before warnings.
+    """
+    lines = [f"error: {each['setting']}: {each['message']}" for each in found if each["fatal"]]
+    lines += [f"warning: {each['setting']}: {each['message']}" for each in found if not each["fatal"]]
+    return "\n".join(lines) or "the configuration is in order"
+
+
+def flaw(told: Mapping[str, Any]) -> str:
+    """
+    Return one line that tells a flaw with its place.
+    """
+    place = told["path"] if told.get("line") is None else f"{told['path']} (line {told['line']})"
+    return f"{place}: {told['message']}"
+
+
+def _progress(detail: Mapping[str, Any]) -> str:
+    total = detail.get("total_steps")
+    return f"{detail.get('current_step_index', 0)} of {'?' if total is None else total} steps"
+
+
+def _ending(detail: Mapping[str, Any]) -> list[str]:
+    return [f"error: {error(detail['error'])}"] if detail.get("error") else []
+
+
+def _facts(pairs: Sequence[tuple[str, Any]]) -> str:
+    width = max(len(name) for name, _ in pairs)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in pairs)
+
+
+def _verdict(name: str, verdict: Mapping[str, Any]) -> str:
+    if verdict["valid"]:
+        return f"{name}: valid"
+    return "\n".join([f"{name}: not valid", *(f"  {flaw(each)}" for each in verdict["flaws"])])

@@ -1,0 +1,132 @@
+"""
+Options that many commands share, and what they lead to: a folder or a service.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from app import settings
+
+if TYPE_CHECKING:
+    from app.cli import client
+
+Answer = TypeVar("Answer")
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Access(Enum):
+    """
+    What a command does to a folder.
+    """
+
+    READ = "read"
+    """Looks only; works while a service runs."""
+    START = "start"
+    """Starts and executes a run of its own; works while a service runs."""
+    CHANGE = "change"
+    """Moves runs that a service may own; refused while one runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """
+    Where a command finds its runs and recipes.
+    """
+
+    server: str | None
+    """Address of a service; None: the project's folder, in process."""
+    environ: Mapping[str, str]
+    """Environment, with the command's options laid over it."""
+
+    def settings(self) -> settings.Settings:
+        """
+        Return the settings.
+
+        Raises:
+            errors.ConfigurationError: one has the wrong form.
+        """
+        return settings.load(self.environ)
+
+    def connect(self, access: Access) -> AbstractAsyncContextManager[client.Client]:
+        """
+        Return the client of the service or of the folder.
+        """
+        if self.server is not None:
+            from app.cli import remote
+
+            return remote.ServiceClient(self.server, self.settings().server.api_token)
+        from app.cli import local
+
+        return local.connect(self.settings(), access)
+
+    def ask(self, work: Callable[[client.Client], Awaitable[Answer]], access: Access = Access.READ) -> Answer:
+        """
+        Do some asynchronous work with the client.
+        """
+        import asyncio
+
+        return asyncio.run(self._ask(work, access))
+
+    async def _ask(self, work: Callable[[client.Client], Awaitable[Answer]], access: Access) -> Answer:
+        async with self.connect(access) as connected:
+            return await work(connected)
+
+
+def in_folder(command: Command) -> Command:
+    """
+    Give a command the option `--project`; it gets a `place` that is a folder.
+    """
+
+    @_project
+    @functools.wraps(command)
+    def placed(project: str | None, **given: Any) -> Any:
+        return command(place=Place(server=None, environ=laid_over(PROJECT=project)), **given)
+
+    return placed  # type: ignore[return-value]
+
+
+def anywhere(command: Command) -> Command:
+    """
+    Give a command the options `--project` and `--server`; it gets a `place`.
+    """
+
+    @_project
+    @_server
+    @click.pass_context
+    @functools.wraps(command)
+    def placed(context: click.Context, project: str | None, server: str | None, **given: Any) -> Any:
+        if project and server:
+            if context.get_parameter_source("server") is ParameterSource.COMMANDLINE:
+                raise click.UsageError("--project is a folder here, --server is a service: give one of them.")
+            server = None
+        return command(place=Place(server=server, environ=laid_over(PROJECT=project)), **given)
+
+    return placed  # type: ignore[return-value]
+
+
+def laid_over(**given: str | None) -> Mapping[str, str]:
+    """
+    Return the environment with settings, by their names without prefix, put over it.
+    """
+    return os.environ | {settings.PREFIX + name: value for name, value in given.items() if value is not None}
+
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+_project = click.option("--project", metavar="DIR", help="Folder of the project.  [default: the current folder]")
+_server = click.option(
+    "--server",
+    metavar="URL",
+    envvar="CONTROL_ROOM_SERVER",
+    help="Address of a running service; its token is read from CONTROL_ROOM_API_TOKEN.",
+)

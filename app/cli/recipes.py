@@ -1,0 +1,123 @@
+"""
+The commands under `control-room recipes`, and `route`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from app import errors
+from app.cli import endings, formats, options, terminal
+
+if TYPE_CHECKING:
+    from app.cli import client
+
+
+@click.group()
+def recipes() -> None:
+    """
+    Look after recipes.
+    """
+
+
+@recipes.command("list")
+@options.as_json
+@options.anywhere
+def list_recipes(place: options.Place, as_json: bool) -> int:
+    """
+    List all recipes; broken ones with their faults.
+    """
+    found = place.ask(lambda connected: connected.recipes())
+    if as_json:
+        terminal.say_json(found)
+    else:
+        terminal.say(formats.recipes(found))
+    return endings.ExitCode.DONE
+
+
+@recipes.command()
+@click.argument("recipe_id")
+@options.as_json
+@options.anywhere
+def show(place: options.Place, as_json: bool, recipe_id: str) -> int:
+    """
+    Show a recipe with its arguments and steps.
+    """
+    found = place.ask(lambda connected: connected.recipe(recipe_id))
+    if as_json:
+        terminal.say_json(found)
+    else:
+        terminal.say(formats.recipe(found))
+    return endings.ExitCode.DONE
+
+
+@recipes.command()
+@click.argument("targets", nargs=-1, metavar="[FILE|RECIPE]...")
+@click.option("--dialect", default="control_room", help="Language of the files.  [default: control_room]")
+@options.as_json
+@options.anywhere
+def validate(place: options.Place, as_json: bool, targets: tuple[str, ...], dialect: str) -> int:
+    """
+    Check recipe files or recipes by their ids; without any, all recipes. Exit code 2 if one is not valid.
+    """
+
+    async def work(connected: client.Client) -> list[client.Answer]:
+        return [await _examine(connected, target, dialect) for target in targets] or await _examine_all(connected)
+
+    verdicts = place.ask(work)
+    if as_json:
+        terminal.say_json(verdicts)
+    else:
+        terminal.say(formats.verdicts(verdicts))
+    return endings.ExitCode.DONE if all(verdict["valid"] for verdict in verdicts) else endings.ExitCode.USAGE
+
+
+@click.command()
+@click.argument("text")
+@options.as_json
+@options.anywhere
+def route(place: options.Place, as_json: bool, text: str) -> int:
+    """
+    Tell which recipe fits the task TEXT, and which arguments it holds; exit code 2 if none fits.
+    """
+    found = place.ask(lambda connected: connected.route(text))
+    if as_json:
+        terminal.say_json(found)
+    else:
+        terminal.say(formats.routing(found))
+    return endings.ExitCode.DONE if found["routable"] else endings.ExitCode.USAGE
+
+
+async def _examine(connected: client.Client, target: str, dialect: str) -> dict[str, Any]:
+    if _names_file(target):
+        answer = await connected.validate(_read(Path(target)), dialect, Path(target).stem)
+        return {"target": target, "valid": answer["valid"], "flaws": answer["flaws"]}
+    entry = next((entry for entry in await connected.recipes() if entry["recipe_id"] == target), None)
+    if entry is None:
+        raise errors.NotFound(f"there is no file and no recipe {target!r:.200}", code="unknown_recipe")
+    return _verdict(entry)
+
+
+async def _examine_all(connected: client.Client) -> list[dict[str, Any]]:
+    return [_verdict(entry) for entry in await connected.recipes()]
+
+
+def _verdict(entry: dict[str, Any]) -> dict[str, Any]:
+    flaws = entry.get("flaws") or []
+    return {"target": entry["recipe_id"], "valid": not flaws, "flaws": flaws}
+
+
+def _names_file(target: str) -> bool:
+    return bool(Path(target).suffix) or Path(target).is_file()
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise errors.NotFound(f"there is no file {path}", code="file_not_found") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise errors.RequestInvalid(f"{path} cannot be read: {error}", code="file_unreadable") from error

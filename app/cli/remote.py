@@ -1,0 +1,284 @@
+"""
+The client of a running service, over HTTP.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from app import errors
+from app.cli import client
+from app.control import requests
+from app.engine import stores
+
+_CONNECT_SECONDS = 10.0
+_ANSWER_SECONDS = 60.0
+_QUIET_STREAM_SECONDS = 120.0
+"""A stream that says nothing for so long, not even that it lives, is broken."""
+
+_NOT_IN_BODY = {"idempotency_key", "owner"}
+
+_OF_STATUS: Mapping[int, type[errors.ControlRoomError]] = {
+    401: errors.ConfigurationError,
+    403: errors.ConfigurationError,
+    404: errors.NotFound,
+    409: errors.Conflict,
+    413: errors.TooLarge,
+    422: errors.Unroutable,
+    507: errors.NoRoom,
+}
+
+
+class ServiceClient:
+    """
+    Speak to a service; an answer that is no success is raised as the error it tells.
+    """
+
+    executes = False
+
+    def __init__(self, server: str, token: str | None) -> None:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        timeout = httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS)
+        self._server = server
+        self._http = httpx.AsyncClient(base_url=server, headers=headers, timeout=timeout, trust_env=False)
+
+    async def __aenter__(self) -> ServiceClient:
+        """
+        Return the client; the first request connects.
+        """
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """
+        Close the connections.
+        """
+        await self._http.aclose()
+
+    async def start(self, request: requests.StartRequest) -> client.Answer:
+        """
+        Post a run.
+        """
+        headers = {"Idempotency-Key": request.idempotency_key} if request.idempotency_key else {}
+        return self._object(await self._send("POST", "/api/runs", json=_body(request), headers=headers))
+
+    async def plan(self, request: requests.StartRequest) -> client.Answer:
+        """
+        Refuse: a service has no dry run.
+        """
+        raise _folder_only("A dry run")
+
+    async def follow(self, run_id: str, after: int = 0) -> AsyncIterator[client.Answer]:
+        """
+        Read the run's Server-Sent Events.
+        """
+        headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
+        timeout = httpx.Timeout(_QUIET_STREAM_SECONDS, connect=_CONNECT_SECONDS)
+        try:
+            async with self._http.stream("GET", _run(run_id, "events"), headers=headers, timeout=timeout) as answer:
+                if answer.is_error:
+                    await answer.aread()
+                    raise _told(answer)
+                async for line in answer.aiter_lines():
+                    if line.startswith("data:"):
+                        yield json.loads(line.removeprefix("data:"))
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from error
+
+    async def detail(self, run_id: str) -> client.Answer:
+        """
+        Get a run.
+        """
+        return self._object(await self._send("GET", _run(run_id)))
+
+    async def list_runs(self, query: stores.RunQuery) -> list[client.Answer]:
+        """
+        Get the runs of a query.
+        """
+        return self._array(await self._send("GET", "/api/runs", params=_parameters(query)))
+
+    async def steps(self, run_id: str) -> list[client.Answer]:
+        """
+        Get the full step log.
+        """
+        return self._array(await self._send("GET", _run(run_id, "steps")))
+
+    async def slot(self, run_id: str, name: str) -> client.Answer:
+        """
+        Get a slot.
+        """
+        return self._object(await self._send("GET", _run(run_id, "cache", name)))
+
+    async def logs(self, run_id: str) -> list[str]:
+        """
+        Get the names of the logs.
+        """
+        return self._array(await self._send("GET", _run(run_id, "logs")))
+
+    async def log(self, run_id: str, name: str) -> str:
+        """
+        Get a log.
+        """
+        return (await self._send("GET", _run(run_id, "logs", name))).text
+
+    async def cancel(self, run_id: str) -> client.Answer:
+        """
+        Post a cancel.
+        """
+        return self._object(await self._send("POST", _run(run_id, "cancel")))
+
+    async def pause(self, run_id: str) -> client.Answer:
+        """
+        Post a pause.
+        """
+        return self._object(await self._send("POST", _run(run_id, "pause")))
+
+    async def unpause(self, run_id: str) -> client.Answer:
+        """
+        Post the end of a pause.
+        """
+        return self._object(await self._send("POST", _run(run_id, "unpause")))
+
+    async def resume(self, run_id: str, request: requests.ResumeRequest) -> client.Answer:
+        """
+        Post a resume.
+        """
+        body = {"from": request.from_key, "args": request.args, "recipe": "current" if request.current_recipe else None}
+        given = {name: value for name, value in body.items() if value is not None}
+        return self._object(await self._send("POST", _run(run_id, "resume"), json=given))
+
+    async def verify(self, run_id: str) -> client.Answer:
+        """
+        Refuse: journals are verified where they are.
+        """
+        raise _folder_only(f"Verifying {run_id}")
+
+    async def repair(self, run_id: str) -> client.Answer:
+        """
+        Refuse: journals are repaired where they are.
+        """
+        raise _folder_only(f"Repairing {run_id}")
+
+    async def delete(self, run_id: str) -> None:
+        """
+        Delete a run.
+        """
+        await self._send("DELETE", _run(run_id))
+
+    async def recipes(self) -> list[client.Answer]:
+        """
+        Get all recipes.
+        """
+        return self._array(await self._send("GET", "/api/recipes"))
+
+    async def recipe(self, recipe_id: str) -> client.Answer:
+        """
+        Get a recipe.
+        """
+        return self._object(await self._send("GET", f"/api/recipes/{quote(recipe_id, safe='')}"))
+
+    async def validate(self, source: str, dialect: str, stem: str) -> client.Answer:
+        """
+        Post a recipe to be checked.
+        """
+        body = {"source": source, "dialect": dialect, "stem": stem}
+        return self._object(await self._send("POST", "/api/recipes/validate", json=body))
+
+    async def route(self, description: str) -> client.Answer:
+        """
+        Post a description to be routed.
+        """
+        return self._object(await self._send("POST", "/api/route", json={"description": description}))
+
+    async def agents(self) -> list[client.Answer]:
+        """
+        Get the agents.
+        """
+        return self._array(await self._send("GET", "/api/agents"))
+
+    async def _send(self, method: str, path: str, **parts: Any) -> httpx.Response:
+        try:
+            answer = await self._http.request(method, path, **parts)
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from error
+        if not answer.is_success:
+            raise _told(answer)
+        return answer
+
+    def _object(self, answer: httpx.Response) -> client.Answer:
+        value = self._json(answer)
+        if not isinstance(value, dict):
+            raise self._strange(answer)
+        return value
+
+    def _array(self, answer: httpx.Response) -> list[Any]:
+        value = self._json(answer)
+        if not isinstance(value, list):
+            raise self._strange(answer)
+        return value
+
+    def _json(self, answer: httpx.Response) -> Any:
+        try:
+            return answer.json()
+        except ValueError as error:
+            raise self._strange(answer) from error
+
+    def _unreachable(self, error: Exception) -> errors.ConfigurationError:
+        reason = str(error) or type(error).__name__
+        return errors.ConfigurationError(f"{self._server} cannot be reached: {reason}", code="server_unreachable")
+
+    def _strange(self, answer: httpx.Response) -> errors.ConfigurationError:
+        kind = answer.headers.get("content-type", "nothing")
+        return errors.ConfigurationError(
+            f"{self._server} answered with {kind} instead of JSON; is it Control Room?", code="server_error"
+        )
+
+
+def _body(request: requests.StartRequest) -> dict[str, Any]:
+    blank = requests.StartRequest()
+    names = {item.name for item in dataclasses.fields(request)} - _NOT_IN_BODY
+    return {name: value for name in sorted(names) if (value := getattr(request, name)) != getattr(blank, name)}
+
+
+def _parameters(query: stores.RunQuery) -> dict[str, str]:
+    given = {item.name: getattr(query, item.name) for item in dataclasses.fields(query)}
+    given["label"] = ":".join(query.label) if query.label else None
+    return {name: str(value) for name, value in given.items() if value is not None}
+
+
+def _run(run_id: str, *parts: str) -> str:
+    return "/".join(["/api/runs", *(quote(part, safe="") for part in (run_id, *parts))])
+
+
+def _folder_only(what: str) -> errors.RequestInvalid:
+    return errors.RequestInvalid(f"{what} needs the project's folder: leave --server out.", code="folder_only")
+
+
+def _told(answer: httpx.Response) -> errors.ControlRoomError:
+    try:
+        problem = answer.json()
+    except ValueError:
+        problem = None
+    if not isinstance(problem, dict) or "code" not in problem:
+        message = f"the server answered {answer.status_code} {answer.reason_phrase}"
+        return errors.ConfigurationError(message, code="server_error")
+    message = str(problem.get("detail") or problem.get("title") or answer.reason_phrase)
+    return _error(answer.status_code, message, str(problem["code"]), problem.get("flaws") or ())
+
+
+def _error(status: int, message: str, code: str, flaws: Any) -> errors.ControlRoomError:
+    if status == 400 and code == errors.UnknownRecipe.default_code:
+        return errors.UnknownRecipe(message)
+    kind = _OF_STATUS.get(status, errors.RequestInvalid if status < 500 else errors.ConfigurationError)
+    if not issubclass(kind, errors.InputRefused):
+        return kind(message, code=code)
+    known = [
+        errors.Flaw(path=flaw["path"], message=flaw["message"], code=flaw["code"], line=flaw.get("line"))
+        for flaw in flaws
+    ]
+    return kind(message, code=code, flaws=known)

@@ -1,0 +1,252 @@
+"""
+The commands under `control-room runs`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from app import errors
+from app.cli import arguments, endings, formats, options, running, terminal
+
+if TYPE_CHECKING:
+    from app.cli import client
+    from app.engine import stores
+
+_STATES = ("pending", "running", "waiting", "paused", "done", "failed", "cancelled")
+
+
+@click.group()
+def runs() -> None:
+    """
+    Look after runs.
+    """
+
+
+@runs.command("list")
+@click.option("--status", type=click.Choice(_STATES), help="Only runs in this state.")
+@click.option("--recipe", "recipe_id", metavar="ID", help="Only runs of this recipe.")
+@click.option("--label", metavar="NAME=TEXT", help="Only runs with this label.")
+@click.option("--created-after", metavar="INSTANT", help="Only runs created at or after it, e.g. 2026-02-10T14:30:00Z.")
+@click.option("--created-before", metavar="INSTANT", help="Only runs created before it.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=100, help="Most runs to show.")
+@options.as_json
+@options.anywhere
+def list_runs(place: options.Place, as_json: bool, **filters: Any) -> int:
+    """
+    List runs, newest first.
+    """
+    found = place.ask(lambda connected: connected.list_runs(_query(**filters)))
+    return _show(found, as_json, formats.runs)
+
+
+@runs.command()
+@click.argument("run_id")
+@options.as_json
+@options.anywhere
+def show(place: options.Place, as_json: bool, run_id: str) -> int:
+    """
+    Show a run with its newest steps and its slots.
+    """
+    return _show(place.ask(lambda connected: connected.detail(run_id)), as_json, formats.run)
+
+
+@runs.command()
+@click.argument("run_id")
+@click.option("--after", type=click.IntRange(0), default=0, metavar="SEQ", help="Only events after this number.")
+@options.as_json
+@options.anywhere
+def follow(place: options.Place, as_json: bool, run_id: str, after: int) -> int:
+    """
+    Show what happened and happens in a run, until it rests; the exit code tells how it stands then.
+
+    As JSON, one event a line.
+    """
+
+    output = running.Output.EVENTS if as_json else running.Output.TEXT
+    return place.ask(lambda connected: running.follow(connected, run_id, output, after))
+
+
+@runs.command()
+@click.argument("run_id")
+@options.as_json
+@options.anywhere
+def cancel(place: options.Place, as_json: bool, run_id: str) -> int:
+    """
+    End an unfinished run.
+    """
+    return _moved(place.ask(lambda connected: connected.cancel(run_id), options.Access.CHANGE), as_json)
+
+
+@runs.command()
+@click.argument("run_id")
+@options.as_json
+@options.anywhere
+def pause(place: options.Place, as_json: bool, run_id: str) -> int:
+    """
+    Stop a run at its next step boundary.
+    """
+    return _moved(place.ask(lambda connected: connected.pause(run_id), options.Access.CHANGE), as_json)
+
+
+@runs.command()
+@click.argument("run_id")
+@options.as_json
+@options.anywhere
+def unpause(place: options.Place, as_json: bool, run_id: str) -> int:
+    """
+    Let a paused run go on; without --server, in this process and to its end.
+    """
+
+    async def work(connected: client.Client) -> int:
+        return await _go_on(connected, await connected.unpause(run_id), as_json)
+
+    return place.ask(work, options.Access.CHANGE)
+
+
+@runs.command()
+@click.argument("run_id")
+@click.option("--from", "from_key", metavar="KEY", help="Step to go back to.  [default: the step that failed]")
+@click.option(
+    "--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="An argument in place of an old one."
+)
+@click.option("--current-recipe", is_flag=True, help="Go on with the recipe as it stands now.")
+@options.as_json
+@options.anywhere
+def resume(place: options.Place, as_json: bool, run_id: str, given: tuple[str, ...], **how: Any) -> int:
+    """
+    Send a failed, cancelled or interrupted run on; without --server, in this process and to its end.
+    """
+    from app.control import requests
+
+    request = requests.ResumeRequest(args=arguments.collect(given, None) or None, **how)
+
+    async def work(connected: client.Client) -> int:
+        return await _go_on(connected, await connected.resume(run_id, request), as_json)
+
+    return place.ask(work, options.Access.CHANGE)
+
+
+@runs.command()
+@click.argument("run_id")
+@options.anywhere
+def delete(place: options.Place, run_id: str) -> int:
+    """
+    Delete a finished run; its receipts stay.
+    """
+    place.ask(lambda connected: connected.delete(run_id), options.Access.CHANGE)
+    return endings.ExitCode.DONE
+
+
+@runs.command()
+@click.argument("run_id")
+@options.as_json
+@options.anywhere
+def steps(place: options.Place, as_json: bool, run_id: str) -> int:
+    """
+    Show the full step log.
+    """
+    return _show(place.ask(lambda connected: connected.steps(run_id)), as_json, formats.steps)
+
+
+@runs.command()
+@click.argument("run_id")
+@click.argument("name", required=False)
+@options.as_json
+@options.anywhere
+def slot(place: options.Place, as_json: bool, run_id: str, name: str | None) -> int:
+    """
+    Print the text of slot NAME, or its pointer; without NAME, list the slots.
+    """
+    if name is None:
+        found = place.ask(lambda connected: connected.detail(run_id))["cache_summary"]
+        return _show(found, as_json, formats.slots)
+    found = place.ask(lambda connected: connected.slot(run_id, name))
+    if as_json or found.get("text") is None:
+        terminal.say_json(found)
+    else:
+        terminal.say_exactly(found["text"])
+    return endings.ExitCode.DONE
+
+
+@runs.command()
+@click.argument("run_id")
+@click.argument("name", required=False)
+@options.as_json
+@options.anywhere
+def logs(place: options.Place, as_json: bool, run_id: str, name: str | None) -> int:
+    """
+    Print log NAME of a run; without NAME, list the logs.
+    """
+    if name is None:
+        found = place.ask(lambda connected: connected.logs(run_id))
+        return _show(found, as_json, lambda names: "\n".join(names) or "no logs")
+    text = place.ask(lambda connected: connected.log(run_id, name))
+    if as_json:
+        terminal.say_json({"name": name, "text": text})
+    else:
+        terminal.say_exactly(text)
+    return endings.ExitCode.DONE
+
+
+@runs.command()
+@click.argument("run_id")
+@options.as_json
+@options.in_folder
+def verify(place: options.Place, as_json: bool, run_id: str) -> int:
+    """
+    Check a run's journals and blobs; exit code 1 if something is wrong.
+    """
+    found = place.ask(lambda connected: connected.verify(run_id))
+    _show(found, as_json, formats.verification)
+    return endings.ExitCode.DONE if found["intact"] else endings.ExitCode.FAILED
+
+
+@runs.command()
+@click.argument("run_id")
+@click.option("--yes", is_flag=True, help="Do it; without, only show what would be cut off.")
+@options.as_json
+@options.in_folder
+def repair(place: options.Place, as_json: bool, run_id: str, yes: bool) -> int:
+    """
+    Cut a damaged run back to its intact prefix; the damaged files are kept beside it.
+    """
+    if not yes:
+        found = place.ask(lambda connected: connected.verify(run_id))
+        return _show(found, as_json, formats.verification)
+    found = place.ask(lambda connected: connected.repair(run_id), options.Access.CHANGE)
+    return _show(found, as_json, formats.verification)
+
+
+def _query(label: str | None, **filters: Any) -> stores.RunQuery:
+    from app import clock
+    from app.engine import stores
+
+    for name in ("created_after", "created_before"):
+        try:
+            filters[name] = filters[name] and clock.stamp(clock.instant(filters[name]))
+        except ValueError as error:
+            raise errors.RequestInvalid(f"--{name.replace('_', '-')}: {error}") from error
+    pair = next(iter(arguments.labels([label]).items())) if label else None
+    return stores.RunQuery(label=pair, **filters)
+
+
+async def _go_on(connected: client.Client, moved: client.Answer, as_json: bool) -> int:
+    if connected.executes:
+        output = running.Output.DETAIL if as_json else running.Output.TEXT
+        return await running.follow(connected, moved["run_id"], output)
+    return _moved(moved, as_json)
+
+
+def _moved(moved: client.Answer, as_json: bool) -> int:
+    return _show(moved, as_json, lambda told: f"run {told['run_id']} {told['status']}")
+
+
+def _show(found: Any, as_json: bool, text: Any) -> int:
+    if as_json:
+        terminal.say_json(found)
+    else:
+        terminal.say(text(found))
+    return endings.ExitCode.DONE

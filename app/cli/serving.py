@@ -1,0 +1,49 @@
+"""
+The command `serve`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from app import settings
+from app.cli import endings, formats, options, terminal
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_IN_ENVIRONMENT_ONLY = frozenset({settings.PREFIX + "API_TOKEN", settings.PREFIX + "DATABASE_URL"})
+"""What may hold a secret: a command line is seen by everybody on the machine."""
+
+
+def _with_settings(command: Command) -> Command:
+    for item in reversed(settings.documented()):
+        if item.env not in _IN_ENVIRONMENT_ONLY:
+            name = item.env.removeprefix(settings.PREFIX)
+            flag = f"--{name.lower().replace('_', '-')}"
+            meaning = f"{item.meaning}  [{item.env}; default: {item.default}]"
+            command = click.option(flag, name, metavar="VALUE", help=meaning)(command)
+    return command
+
+
+@click.command()
+@_with_settings
+def serve(**given: str | None) -> int:
+    """
+    Serve a project over HTTP until SIGTERM or Ctrl-C.
+
+    Then no step begins any more, and those in flight get STOP_GRACE_SECONDS; a second signal cuts them off. Unfinished
+    runs go on at the next start.
+    """
+    environ = options.laid_over(**given)
+    chosen, remarks = settings.examine(environ)
+    if remarks:
+        terminal.warn(formats.remarks([dataclasses.asdict(remark) for remark in remarks]))
+    if chosen is None or any(remark.fatal for remark in remarks):
+        return endings.ExitCode.CONFIGURATION
+    from app import main
+
+    return main.serve(chosen, announce=terminal.say)

@@ -1,0 +1,82 @@
+"""
+The terminal: what is printed survives any encoding, and nothing printed can steer it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import Any, TextIO
+
+_STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_STEERING_IN_JSON = re.compile(r"[\x7f-\x9f]")
+_ERASE_LINE = "\r\x1b[K"
+
+
+def prepare() -> None:
+    """
+    Let no character that the terminal's encoding lacks break a command.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def is_live() -> bool:
+    """
+    Tell whether a person watches the output.
+    """
+    return sys.stdout.isatty()
+
+
+def clean(text: str) -> str:
+    """
+    Return a text whose control characters, line ends and tabs excepted, are written out.
+    """
+    return _STEERING.sub(lambda found: f"\\x{ord(found.group()):02x}", text)
+
+
+def say(text: str) -> None:
+    """
+    Print a line.
+    """
+    _write(sys.stdout, clean(text) + "\n")
+
+
+def say_exactly(text: str) -> None:
+    """
+    Print a text as it is, but for control characters where a person watches.
+    """
+    _write(sys.stdout, clean(text) + "\n" if is_live() else text)
+
+
+def say_json(value: Any, *, one_line: bool = False) -> None:
+    """
+    Print a value as JSON, one value a line or indented.
+    """
+    encoded = json.dumps(value, ensure_ascii=not _speaks_unicode(sys.stdout), indent=None if one_line else 2)
+    _write(sys.stdout, _STEERING_IN_JSON.sub(lambda found: f"\\u{ord(found.group()):04x}", encoded) + "\n")
+
+
+def warn(text: str) -> None:
+    """
+    Print a line for people only, on stderr.
+    """
+    _write(sys.stderr, clean(text) + "\n")
+
+
+def replace_line(text: str) -> None:
+    """
+    Show a text in place of the unfinished last line; an empty one clears it.
+    """
+    _write(sys.stdout, _ERASE_LINE + clean(text))
+
+
+def _speaks_unicode(stream: TextIO) -> bool:
+    return (stream.encoding or "").lower().replace("-", "") in ("utf8", "utf16", "utf32")
+
+
+def _write(stream: TextIO, text: str) -> None:
+    stream.write(text)
+    stream.flush()

@@ -1,0 +1,128 @@
+"""
+The commands that look after a project: `init`, `config`, `agents`, `index`, `openapi`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import click
+
+from app import settings
+from app.cli import endings, formats, options, terminal
+
+
+@click.command()
+@options.as_json
+@options.in_folder
+def init(place: options.Place, as_json: bool) -> int:
+    """
+    Make `.control-room/` in a project, with folders for its own recipes and prompts; what is there stays.
+    """
+    from app import bootstrap
+
+    made = bootstrap.prepare_project(place.settings().project)
+    if as_json:
+        terminal.say_json({"data_directory": str(made)})
+    else:
+        terminal.say(f"{made} is ready: recipes go into recipes/, prompts into prompts/, agents into agents.json")
+    return endings.ExitCode.DONE
+
+
+@click.group()
+def config() -> None:
+    """
+    Look after the configuration.
+    """
+
+
+@config.command("check")
+@options.as_json
+@options.in_folder
+def check_config(place: options.Place, as_json: bool) -> int:
+    """
+    Check settings, recipes, prompts and agents; exit code 5 if the service would not start.
+    """
+    from app import bootstrap
+
+    chosen, remarks = settings.examine(place.environ)
+    if chosen is not None and not any(remark.fatal for remark in remarks):
+        remarks += bootstrap.examine(chosen)
+    found = [dataclasses.asdict(remark) for remark in remarks]
+    if as_json:
+        terminal.say_json(
+            {
+                "errors": [remark for remark in found if remark["fatal"]],
+                "warnings": [remark for remark in found if not remark["fatal"]],
+            }
+        )
+    else:
+        terminal.say(formats.remarks(found))
+    return endings.ExitCode.CONFIGURATION if any(remark.fatal for remark in remarks) else endings.ExitCode.DONE
+
+
+@click.group()
+def agents() -> None:
+    """
+    Look after agents.
+    """
+
+
+@agents.command("check")
+@options.as_json
+@options.in_folder
+def check_agents(place: options.Place, as_json: bool) -> int:
+    """
+    List the agents and what keeps each from working; exit code 5 if one cannot.
+    """
+    from app import bootstrap
+
+    found = bootstrap.examine_agents(place.settings())
+    if as_json:
+        terminal.say_json(found)
+    else:
+        terminal.say(formats.agents(found))
+    return endings.ExitCode.CONFIGURATION if any(agent["problem"] for agent in found) else endings.ExitCode.DONE
+
+
+@click.group()
+def index() -> None:
+    """
+    Look after the index of runs.
+    """
+
+
+@index.command()
+@options.as_json
+@options.in_folder
+def rebuild(place: options.Place, as_json: bool) -> int:
+    """
+    Make the index anew from the run folders; no service may be running.
+    """
+    import asyncio
+
+    from app import bootstrap
+
+    rebuilt: dict[str, Any] = asyncio.run(bootstrap.rebuild_index(place.settings()))
+    if as_json:
+        terminal.say_json(rebuilt)
+    else:
+        terminal.say(f"{rebuilt['runs']} runs are in the index")
+    return endings.ExitCode.DONE
+
+
+@click.command()
+@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write it there.")
+def openapi(output: Path | None) -> int:
+    """
+    Print the OpenAPI document of the HTTP interface.
+    """
+    from app.api import document
+
+    if output is None:
+        terminal.say_exactly(document.text())
+    else:
+        output.write_text(document.text(), encoding="utf-8")
+    return endings.ExitCode.DONE

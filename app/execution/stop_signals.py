@@ -1,0 +1,63 @@
+"""
+Stop signals: the first stops gracefully, the second cuts off what is in flight, the third ends the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+EXIT_CODE = 130
+"""Exit code of a process that a third signal ended."""
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_log = logging.getLogger(__name__)
+
+
+class StopSignals:
+    """
+    Turn SIGTERM and SIGINT into a stop.
+    """
+
+    def __init__(self, stop: Callable[[], Coroutine[Any, Any, None]], hurry: Callable[[], None]) -> None:
+        self._stop = stop
+        self._hurry = hurry
+        self._stopping: asyncio.Task[None] | None = None
+        self.asked = 0
+        """How many signals have come."""
+
+    @contextmanager
+    def caught(self) -> Iterator[None]:
+        """
+        Catch the signals within the block; only on the loop of the main thread.
+        """
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self._ask, number)
+        try:
+            yield
+        finally:
+            for number in _SIGNALS:
+                loop.remove_signal_handler(number)
+
+    async def stopped(self) -> None:
+        """
+        Wait until a stop that was asked for is over; not at all if none was.
+        """
+        if self._stopping is not None:
+            await self._stopping
+
+    def _ask(self, number: signal.Signals) -> None:
+        self.asked += 1
+        _log.info("stopping", extra={"signal": number.name, "asked": self.asked})
+        if self.asked == 1:
+            self._stopping = asyncio.create_task(self._stop(), name="stop")
+        elif self.asked == 2:
+            self._hurry()
+        else:
+            os._exit(EXIT_CODE)
