@@ -1,0 +1,111 @@
+"""
+Arguments on a command line.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app import errors
+from app.cli import arguments
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True)
+
+
+@given(NAMES, st.text())
+def test_text_argument_is_taken_as_it_stands(name: str, text: str):
+    """
+    After the first equals sign everything is the value.
+    """
+    assert arguments.collect([f"{name}={text}"], None) == {name: text}
+
+
+@given(NAMES, JSON)
+def test_json_argument_reads_back(name: str, value: object):
+    """
+    `name:=JSON` gives the JSON value.
+    """
+    assert arguments.collect([f"{name}:={json.dumps(value)}"], None) == {name: value}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("scene", "NAME=VALUE"),
+        ("=x", "name is missing"),
+        (":=1", "name is missing"),
+        ("n:={", "not JSON"),
+        ("n:=NaN", "not JSON"),
+        ("n:=", "not JSON"),
+        ("n:=" + "[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_argument_that_cannot_be_read_is_told(text: str, told: str):
+    """
+    A malformed argument is refused with the reason.
+    """
+    with pytest.raises(errors.ArgsInvalid) as refused:
+        arguments.collect([text], None)
+
+    assert told in refused.value.flaws[0].message
+    assert len(refused.value.flaws[0].message) < 300
+
+
+def test_all_faults_are_told_at_once():
+    """
+    Every argument that cannot be read is named, repeated ones too.
+    """
+    with pytest.raises(errors.ArgsInvalid) as refused:
+        arguments.collect(["a", "b:=?", "c=1", "c=2"], None)
+
+    assert len(refused.value.flaws) == 3
+    assert refused.value.flaws[2].code == "repeated"
+
+
+def test_command_line_wins_over_the_file(tmp_path: Path):
+    """
+    An argument given on the command line replaces the file's.
+    """
+    file = tmp_path / "args.json"
+    file.write_text('\ufeff{"scene": "old", "canon": ["a.md"]}', encoding="utf-8")
+
+    assert arguments.collect(["scene=new"], file) == {"scene": "new", "canon": ["a.md"]}
+
+
+@pytest.mark.parametrize("content", [b"{", b"[1]", b"\xff\xfe", b'{"a": Infinity}'])
+def test_file_that_is_no_object_is_refused(tmp_path: Path, content: bytes):
+    """
+    A file of arguments must hold one JSON object.
+    """
+    file = tmp_path / "args.json"
+    file.write_bytes(content)
+
+    with pytest.raises(errors.ArgsInvalid):
+        arguments.collect([], file)
+
+
+def test_missing_file_is_refused(tmp_path: Path):
+    """
+    A file of arguments that is not there is told by its path.
+    """
+    with pytest.raises(errors.ArgsInvalid) as refused:
+        arguments.collect([], tmp_path / "absent.json")
+
+    assert "absent.json" in refused.value.message
+
+
+def test_labels_are_texts():
+    """
+    A label's value is text; a colon in its name is the service's to refuse.
+    """
+    assert arguments.labels(["book=one", "part=:=2"]) == {"book": "one", "part": ":=2"}

@@ -1,0 +1,61 @@
+"""
+Exit codes and the lines that tell an error.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from app import errors
+from app.cli import endings
+from app.engine import states
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.NotFound(), 4),
+        (errors.UnknownRecipe(), 4),
+        (errors.ArgsInvalid(), 2),
+        (errors.RecipeInvalid(), 2),
+        (errors.Unroutable(), 2),
+        (errors.TooLarge(), 2),
+        (errors.WrongState(), 1),
+        (errors.JournalCorrupt(), 1),
+        (errors.ConfigurationError(), 5),
+        (errors.DataDirectoryBusy(), 5),
+        (errors.NoRoom(), 5),
+        (errors.StorageFault(), 5),
+    ],
+)
+def test_error_has_its_exit_code(error: BaseException, code: int):
+    """
+    Each kind of error ends a command with its documented code.
+    """
+    assert endings.of_error(error) == code
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [("done", 0), ("failed", 1), ("paused", 1), ("cancelled", 3), ("pending", 0), ("waiting", 0)]
+)
+def test_status_has_its_exit_code(status: str, code: int):
+    """
+    A followed run's state decides the exit code.
+    """
+    assert endings.of_status(states.RunState(status).value) == code
+
+
+def test_error_is_one_line_and_one_for_each_flaw():
+    """
+    Flaws are listed under the error, with path and line.
+    """
+    flaws = [
+        errors.Flaw(path="$.phase_a[0].tool", message="there is no tool x", line=12),
+        errors.Flaw(path="$.dod", message="is missing"),
+    ]
+
+    assert endings.sentences(errors.RecipeInvalid("The recipe is broken.", flaws=flaws)) == [
+        "The recipe is broken. [recipe_invalid]",
+        "  $.phase_a[0].tool (line 12): there is no tool x",
+        "  $.dod: is missing",
+    ]

@@ -1,0 +1,91 @@
+"""
+A run's progress, event by event.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.cli.progress import Progress
+from app.engine import events
+
+ERROR = {"code": "empty_reply", "message": "the agent said nothing", "key": "draft", "detail": {}}
+
+
+def told(type: str, key: str | None = None, **data: Any) -> dict[str, Any]:
+    """
+    Make an event.
+    """
+    return events.Event(seq=1, at="2026-02-10T14:30:00.000Z", type=type, run_id="r1", key=key, data=data).to_json()
+
+
+def shown(capsys: pytest.CaptureFixture[str], *happened: dict[str, Any], live: bool = False) -> str:
+    """
+    Show events and return what was printed.
+    """
+    progress = Progress(live=live)
+    for event in happened:
+        progress.show(event)
+    progress.finish()
+    return capsys.readouterr().out
+
+
+def test_plain_progress_is_one_line_an_event(capsys: pytest.CaptureFixture[str]):
+    """
+    Without a live terminal each beginning and each result is a line.
+    """
+    lines = shown(
+        capsys,
+        told("run.created", recipe_id="creative_draft_scene"),
+        told("step.started", "discover", step_id="discover", phase="a", attempt=1),
+        told(
+            "step.finished",
+            "discover",
+            step_id="discover",
+            phase="a",
+            status="done",
+            preview="12 files",
+            duration_ms=40,
+        ),
+        told("run.ended", status="done", error=None),
+    ).splitlines()
+
+    assert lines[0] == "run r1 creative_draft_scene"
+    assert lines[1].split() == ["a", "running", "discover"]
+    assert lines[2].split() == ["a", "done", "discover", "0.0", "s", "12", "files"]
+    assert lines[3] == "run r1 done"
+
+
+def test_failure_tells_its_reason_and_code(capsys: pytest.CaptureFixture[str]):
+    """
+    A failed step shows why.
+    """
+    text = shown(capsys, told("step.failed", "draft", step_id="draft", error=ERROR, duration_ms=1200))
+
+    assert "the agent said nothing [empty_reply]" in text
+
+
+def test_live_progress_replaces_its_last_line(capsys: pytest.CaptureFixture[str]):
+    """
+    On a live terminal the step in flight stands on the last line until its result replaces it.
+    """
+    text = shown(
+        capsys,
+        told("step.started", "draft", step_id="draft", phase="b", attempt=1),
+        told("step.finished", "draft", step_id="draft", phase="b", status="done", preview="text", duration_ms=5),
+        live=True,
+    )
+
+    assert text.startswith("\r\x1b[K  b    running     draft")
+    assert text.count("\n") == 1
+    assert text.endswith("text\n")
+
+
+@pytest.mark.parametrize("type", sorted(events.EventType))
+def test_every_event_can_be_shown_without_its_fields(capsys: pytest.CaptureFixture[str], type: str):
+    """
+    An event of another version, with fewer fields, does not break the display.
+    """
+    assert "Traceback" not in shown(capsys, told(type, "draft"))
