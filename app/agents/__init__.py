@@ -1,0 +1,3 @@
+"""
+Agents: who they are, and the backends through which they are reached.
+"""

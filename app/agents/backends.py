@@ -1,0 +1,154 @@
+"""
+Backends by name, and the types that there are of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from app import clock, errors
+from app.agents import entries, local, scripts
+from app.agents.configuration import BackendConfig
+from app.agents.documents import nearest
+from app.agents.scripted import RecordingBackend, ScriptedBackend
+from app.engine import ports
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """
+    What a backend is made with beside its configuration.
+    """
+
+    clock: clock.Clock
+    """Time."""
+    get: Callable[[str], ports.AgentBackend]
+    """Another backend, by its name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendType:
+    """
+    A kind of backend.
+    """
+
+    make: Callable[[BackendConfig, Surroundings], ports.AgentBackend]
+    """Make one; starts nothing."""
+    lacks: Callable[[BackendConfig], str | None]
+    """Say what keeps it from working here; starts nothing."""
+    fields: frozenset[str] = frozenset()
+    """Fields that it takes in `agents.json`, beside type and models."""
+    any_of: frozenset[str] = frozenset()
+    """Fields of which it needs exactly one."""
+
+
+class Backends:
+    """
+    The configured backends, each made when it is first asked for.
+    """
+
+    def __init__(self, configs: Mapping[str, BackendConfig], clock: clock.Clock) -> None:
+        self._configs = configs
+        self._surroundings = Surroundings(clock=clock, get=self.get)
+        self._made: dict[str, ports.AgentBackend] = {}
+
+    def get(self, name: str) -> ports.AgentBackend:
+        """
+        Return a backend by name.
+
+        Raises:
+            errors.AgentFailed: `unknown_backend`; the nearest name is told.
+            errors.ConfigurationError: it is of a type that does not exist.
+        """
+        if name not in self._made:
+            config = self._config(name)
+            self._made[name] = type_of(config.type).make(config, self._surroundings)
+        return self._made[name]
+
+    def check(self) -> list[tuple[str, str]]:
+        """
+        Return each backend that cannot work here, by name, with what it lacks; nothing is started.
+        """
+        found = [(name, _lack(config)) for name, config in sorted(self._configs.items())]
+        return [(name, lack) for name, lack in found if lack is not None]
+
+    async def close(self) -> None:
+        """
+        Free what the backends hold.
+        """
+        while self._made:
+            _, backend = self._made.popitem()
+            await backend.close()
+
+    def _config(self, name: str) -> BackendConfig:
+        try:
+            return self._configs[name]
+        except KeyError:
+            known = sorted(self._configs)
+            raise errors.AgentFailed(
+                f"There is no backend {name!r:.80}; {nearest(name, known)}.",
+                code="unknown_backend",
+                detail={"backend": name, "backends": known},
+            ) from None
+
+
+def type_of(name: str) -> BackendType:
+    """
+    Return a type of backends.
+
+    Raises:
+        errors.ConfigurationError: there is none of that name; the nearest is told.
+    """
+    try:
+        return TYPES[name]
+    except KeyError:
+        raise errors.ConfigurationError(
+            f"There is no type of backends called {name!r:.80}; {nearest(name, sorted(TYPES))}.",
+            code="unknown_backend_type",
+            detail={"type": name, "types": sorted(TYPES)},
+        ) from None
+
+
+def _lack(config: BackendConfig) -> str | None:
+    try:
+        return type_of(config.type).lacks(config)
+    except errors.ConfigurationError as error:
+        return error.message
+
+
+def _local(config: BackendConfig, _: Surroundings) -> ports.AgentBackend:
+    return local.LocalBackend(config.name)
+
+
+def _scripted(config: BackendConfig, surroundings: Surroundings) -> ports.AgentBackend:
+    if config.record is not None:
+        recording = config.record
+        return RecordingBackend(
+            config.name, scripts.Script(recording.file, recorded=True), lambda: surroundings.get(recording.backend)
+        )
+    if config.file is None:
+        raise errors.ConfigurationError(f"The backend {config.name} is scripted and names no file.")
+    return ScriptedBackend(config.name, scripts.Script(config.file), surroundings.clock, config.models)
+
+
+def _script_lacks(config: BackendConfig) -> str | None:
+    if config.file is None:
+        return None
+    try:
+        entries.read(config.file)
+    except errors.InputRefused as invalid:
+        return f"{config.file}: {'; '.join(f'{flaw.path} {flaw.message}' for flaw in invalid.flaws[:5])}"
+    return None
+
+
+TYPES: Mapping[str, BackendType] = {
+    "local": BackendType(make=_local, lacks=lambda _: local.lacks()),
+    "scripted": BackendType(
+        make=_scripted,
+        lacks=_script_lacks,
+        fields=frozenset({"file", "record"}),
+        any_of=frozenset({"file", "record"}),
+    ),
+}
+"""Every type, by its name in `agents.json`."""

@@ -1,0 +1,84 @@
+"""
+What `agents.json` says, as values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from app import errors
+from app.engine import library
+
+TIERS = ("haiku", "sonnet", "opus")
+"""Names that stand for a small, a middle and a large model, whatever the backend."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """
+    Where the replies of another backend are kept.
+    """
+
+    backend: str
+    """Name of the backend that is asked."""
+    file: Path
+    """File that its replies are appended to, one JSON object a line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendConfig:
+    """
+    A configured way to reach agents.
+    """
+
+    name: str
+    """Name that agents refer to."""
+    type: str
+    """Kind of backend; a key of `backends.TYPES`."""
+    command: tuple[str, ...] = ()
+    """Program and leading arguments, for backends that are programs."""
+    base_url: str | None = None
+    """Address of the service, for backends that are one."""
+    api_key_env: str | None = None
+    """Environment variable that holds the key; the key itself is never written down."""
+    models: Mapping[str, str] = field(default_factory=dict)
+    """Model of the backend for haiku, sonnet and opus."""
+    file: Path | None = None
+    """File of replies, for a scripted backend."""
+    record: Recording | None = None
+    """Backend to record, for a scripted backend."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokenFile:
+    """
+    A file that was left out, and why.
+    """
+
+    path: Path
+    """The file."""
+    flaws: tuple[errors.Flaw, ...]
+    """Everything found wrong with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roster:
+    """
+    All agents and backends of a project.
+    """
+
+    agents: tuple[library.Agent, ...] = ()
+    """Agents, those of the project first; the first of an archetype is used."""
+    backends: Mapping[str, BackendConfig] = field(default_factory=dict)
+    """Backends by name."""
+    broken: tuple[BrokenFile, ...] = ()
+    """Files that were left out."""
+
+    @property
+    def secret_variables(self) -> frozenset[str]:
+        """
+        Return the environment variables whose values must never be shown.
+        """
+        return frozenset(config.api_key_env for config in self.backends.values() if config.api_key_env)

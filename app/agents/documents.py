@@ -1,0 +1,127 @@
+"""
+JSON files that people write: read with every flaw told by its place, and never a value repeated that may be a secret.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from app import errors
+from app.engine import plain
+
+_TYPES = {
+    "object": "an object",
+    "array": "a list",
+    "string": "a text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+}
+
+
+class DocumentInvalid(errors.InputRefused):
+    """
+    The file is not valid.
+    """
+
+    default_code = "document_invalid"
+
+
+def read(path: Path, max_bytes: int) -> bytes:
+    """
+    Return the content of a file.
+
+    Raises:
+        DocumentInvalid: it is no file, cannot be read, or is too large.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(max_bytes + 1)
+    except OSError as error:
+        raise _invalid("unreadable", f"cannot be read: {error.strerror}") from error
+    if len(content) > max_bytes:
+        raise _invalid("too_large", f"has more than {max_bytes} bytes")
+    return content
+
+
+def parse(content: bytes, line: int | None = None) -> plain.Json:
+    """
+    Return the JSON that a file, or its line of that number, holds.
+
+    Raises:
+        DocumentInvalid: it is not JSON.
+    """
+    try:
+        return json.loads(content.decode("utf-8-sig"), parse_constant=_refuse, object_pairs_hook=_once)
+    except UnicodeDecodeError as error:
+        raise _invalid("not_text", f"is not UTF-8 text at byte {error.start}", line) from error
+    except json.JSONDecodeError as error:
+        raise _invalid("not_json", f"is not JSON: {error.msg}", line or error.lineno) from error
+    except RecursionError as error:
+        raise _invalid("not_json", "is nested too deeply", line) from error
+    except ValueError as error:
+        raise _invalid("not_json", str(error), line) from error
+
+
+def flaws(schema: Mapping[str, plain.Json], document: plain.Json, line: int | None = None) -> list[errors.Flaw]:
+    """
+    Return everything in which a document differs from its schema.
+    """
+    from jsonschema import Draft202012Validator
+
+    found = [
+        errors.Flaw(path=path, code=code, message=message, line=line)
+        for error in Draft202012Validator(schema).iter_errors(document)
+        for path, code, message in _told(error)
+    ]
+    return sorted(set(found), key=lambda flaw: (flaw.path, flaw.message))
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """
+    Return a hint at the known name that was meant, or at all there are.
+    """
+    near = difflib.get_close_matches(name[:80], known, 1)
+    return f"did you mean {near[0]}?" if near else f"there is {', '.join(known) or 'none'}"
+
+
+def _invalid(code: str, message: str, line: int | None = None) -> DocumentInvalid:
+    return DocumentInvalid(
+        f"The file {message}.", flaws=[errors.Flaw(path="$", code=code, message=f"The file {message}.", line=line)]
+    )
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"is not JSON: there is no {constant}")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"names {next(name for name in names if names.count(name) > 1)!r:.80} twice in one object")
+    return found
+
+
+def _told(error: Any) -> list[tuple[str, str, str]]:
+    place, rule, instance = error.json_path, error.validator_value, error.instance
+    match error.validator:
+        case "required":
+            missing = next(name for name in rule if name not in instance and f"'{name}'" in error.message)
+            return [(place, "missing", f"lacks {missing}")]
+        case "additionalProperties":
+            known = list(error.schema.get("properties", {}))
+            unknown = [name for name in instance if name not in known]
+            return [
+                (f"{place}.{name:.80}", "unknown", f"is not known here; {nearest(name, known)}") for name in unknown
+            ]
+        case "type":
+            names = [rule] if isinstance(rule, str) else rule
+            return [(place, "type", f"must be {' or '.join(_TYPES.get(name, name) for name in names)}")]
+        case "enum":
+            return [(place, "choice", f"must be one of {', '.join(str(name) for name in rule)}")]
+    return [(place, str(error.validator), error.schema.get("description", f"must fit {error.validator} {rule}"))]

@@ -1,0 +1,171 @@
+"""
+Entries of scripts: what is said, and to which prompts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from app import errors
+from app.agents import documents
+from app.engine import plain, ports, records
+
+MAX_BYTES = 64 * 1024 * 1024
+"""Largest script."""
+
+_Given = tuple[str, plain.Json, int | None]
+_COUNT = {"type": "integer", "minimum": 0, "description": "must be a whole number, not negative"}
+_SECONDS = {"type": "number", "minimum": 0, "maximum": 86_400, "description": "must be from 0 to 86400 seconds"}
+
+ENTRY_SCHEMA: Mapping[str, plain.Json] = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "key": {"type": "string"},
+        "attempt": {"type": "integer", "minimum": 1, "description": "must be a whole number from 1"},
+        "prompt_sha256": {"type": "string"},
+        "text": {"type": "string"},
+        "error": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["code", "message"],
+            "properties": {"code": {"type": "string"}, "message": {"type": "string"}, "detail": {"type": "object"}},
+        },
+        "delay_seconds": _SECONDS,
+        "hang": {"type": "boolean"},
+        "usage": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {"input_tokens": _COUNT, "output_tokens": _COUNT, "cost_usd": {"type": "number"}},
+        },
+        "agent_session_id": {"type": ["string", "null"]},
+    },
+}
+"""JSON Schema of one entry."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """
+    What is said, and to which prompts.
+    """
+
+    key: str = "*"
+    """Step that it answers; `*` and `?` stand for any characters and any one."""
+    attempt: int | None = None
+    """Try that it answers; None: every one."""
+    prompt_sha256: str | None = None
+    """Hash of the prompt that it answers; None: every one."""
+    reply: ports.AgentReply
+    """What is said, or the error."""
+    delay_seconds: float = 0.0
+    """Time until it is said."""
+    hang: bool = False
+    """Whether nothing is ever said."""
+
+    def fits(self, prompt: ports.AgentPrompt, prompt_sha256: str) -> bool:
+        """
+        Tell whether this entry answers a prompt.
+        """
+        return (
+            self.attempt in (None, prompt.attempt)
+            and self.prompt_sha256 in (None, prompt_sha256)
+            and (self.key == prompt.key or _pattern(self.key).fullmatch(prompt.key) is not None)
+        )
+
+
+def read(path: Path, *, recorded: bool = False) -> tuple[Entry, ...]:
+    """
+    Read a script: a list of entries, an object by step key, or (`.jsonl`) an entry a line.
+
+    Args:
+        recorded: Whether a last line without its newline is passed over, as a crash may have left it.
+
+    Raises:
+        documents.DocumentInvalid: with every flaw found.
+    """
+    content = documents.read(path, MAX_BYTES)
+    if recorded or path.suffix == ".jsonl":
+        lines = (content[: whole_lines(content)] if recorded else content).split(b"\n")
+        given: list[_Given] = [("$", documents.parse(line, n), n) for n, line in enumerate(lines, 1) if line.strip()]
+    else:
+        given = _listed(documents.parse(content))
+    flaws = [flaw for place, value, line in given for flaw in _flaws(place, value, line)]
+    if flaws:
+        raise documents.DocumentInvalid("The script is not valid.", flaws=flaws)
+    return tuple(_entry(value) for _, value, _ in given)
+
+
+def prompt_sha256(prompt: ports.AgentPrompt) -> str:
+    """
+    Return the hash of what an agent is told: text, standing instruction, model and bounds of the reply.
+    """
+    told = {
+        "text": prompt.text,
+        "system": prompt.system,
+        "model": prompt.model,
+        "tools": prompt.tools,
+        "reply_schema": None if prompt.reply_schema is None else plain.plain(prompt.reply_schema),
+        "max_tokens": prompt.max_tokens,
+    }
+    return plain.sha256(plain.canonical(told))
+
+
+def whole_lines(content: bytes) -> int:
+    """
+    Return the length of the content up to its last newline.
+    """
+    return content.rfind(b"\n") + 1
+
+
+def _listed(document: plain.Json) -> list[_Given]:
+    match document:
+        case list():
+            return [(f"$[{position}]", value, None) for position, value in enumerate(document)]
+        case dict():
+            exact_first = sorted(document.items(), key=lambda item: "*" in item[0] or "?" in item[0])
+            return [tried for key, said in exact_first for tried in _tries(key, said)]
+    flaw = errors.Flaw(path="$", code="type", message="must be a list of entries or an object by step key")
+    raise documents.DocumentInvalid("The script is not valid.", flaws=[flaw])
+
+
+def _tries(key: str, said: plain.Json) -> Iterable[_Given]:
+    tries = said if isinstance(said, list) else [said]
+    for attempt, one in enumerate(tries, 1):
+        given = {"text": one} if isinstance(one, str) else one
+        chosen = {"key": key} if attempt == len(tries) else {"key": key, "attempt": attempt}
+        yield f"$['{key:.80}']", given | chosen if isinstance(given, dict) else given, None
+
+
+def _flaws(place: str, value: plain.Json, line: int | None) -> list[errors.Flaw]:
+    found = documents.flaws(ENTRY_SCHEMA, value, line)
+    if not found and sum(name in value for name in ("text", "error", "hang")) != 1:
+        found = [errors.Flaw(path="$", code="one_of", message="needs one of text, error and hang", line=line)]
+    return [
+        errors.Flaw(path=place + flaw.path.removeprefix("$"), code=flaw.code, message=flaw.message, line=line)
+        for flaw in found
+    ]
+
+
+def _entry(value: Mapping[str, Any]) -> Entry:
+    chosen = {
+        name: value[name] for name in ("key", "attempt", "prompt_sha256", "delay_seconds", "hang") if name in value
+    }
+    error, usage = value.get("error"), value.get("usage")
+    reply = ports.AgentReply(
+        text=value.get("text", ""),
+        agent_session_id=value.get("agent_session_id"),
+        usage=records.Usage(**usage) if usage else None,
+        error=records.StepError(**error) if error else None,
+    )
+    return Entry(reply=reply, **chosen)
+
+
+@lru_cache(maxsize=256)
+def _pattern(key: str) -> re.Pattern[str]:
+    return re.compile(re.escape(key).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)

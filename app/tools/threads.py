@@ -1,0 +1,59 @@
+"""
+Threads for work that would block the loop and cannot be interrupted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Threads:
+    """
+    So many threads at a time, and none that keeps the process from ending.
+
+    A thread whose caller has stopped waiting goes on to its end, and counts as long as it does.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._free = asyncio.Semaphore(limit)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """
+        Return what the work returns, or raise what it raises.
+        """
+        await self._free.acquire()
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[T] = loop.create_future()
+
+        def settle(result: T | None, error: BaseException | None) -> None:
+            self._free.release()
+            if outcome.done():
+                return
+            if error is None:
+                outcome.set_result(result)  # type: ignore[arg-type]
+            else:
+                outcome.set_exception(error)
+
+        threading.Thread(target=_work, args=(work, settle, loop), daemon=True).start()
+        return await outcome
+
+
+def _work(
+    work: Callable[[], T],
+    settle: Callable[[T | None, BaseException | None], None],
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    result: T | None = None
+    failure: BaseException | None = None
+    try:
+        result = work()
+    except BaseException as error:  # noqa: BLE001 - raised in the caller's task
+        failure = error
+    with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        loop.call_soon_threadsafe(settle, result, failure)
