@@ -28,7 +28,7 @@ class Health:
         if status.stopping:
             raise errors.Unavailable("the service is stopping", code="stopping")
         if not await self._store.has_room():
-            raise errors.Unavailable("new runs are refused: the disk is full or failing", code="no_room")
+            raise errors.Unavailable("new runs are refused: the disk is full or failing", code="disk_failing")
         return {
             "status": "ready",
             "running": status.running,

@@ -5,6 +5,7 @@ Reading: a run as polls see it, from memory while it lives and by dry replay whi
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
 import re
 from collections import OrderedDict
@@ -82,7 +83,10 @@ class Reader:
         """
         check_run_id(run_id)
         live = self._engine.view(run_id)
-        return live if live is not None else await self._at_rest(run_id)
+        if live is not None:
+            return live
+        view, standing = await self._at_rest(run_id), self._engine.standing(run_id)
+        return view if standing is None else dataclasses.replace(view, status=standing.status, reason=standing.reason)
 
     async def start(self, run_id: str) -> runs.RunStart:
         """
@@ -103,8 +107,8 @@ class Reader:
             errors.NotFound: there is no such run.
         """
         check_run_id(run_id)
-        live = self._engine.view(run_id)
-        return live.status if live is not None else states.RunState((await self._store.summary(run_id)).status)
+        known = self._engine.view(run_id) or self._engine.standing(run_id)
+        return known.status if known is not None else states.RunState((await self._store.summary(run_id)).status)
 
     async def slot(self, run_id: str, name: str) -> dict[str, plain.Json]:
         """
@@ -134,7 +138,8 @@ class Reader:
             view = await self.view(run_id)
         except errors.JournalCorrupt as error:
             return await self._damaged(run_id, error), False
-        return views.detail(view), _is_ours(view)
+        standing = self._engine.standing(run_id)
+        return views.detail(view) | {"holder": standing.holder if standing else None}, _is_ours(view)
 
     async def _at_rest(self, run_id: str) -> views.RunView:
         known = (run_id, self._engine.change_number(run_id))
@@ -170,6 +175,7 @@ class Reader:
             session_id=row.session_id,
             labels=row.labels,
             priority=row.priority,
+            working_dir=row.working_dir,
             parent_run_id=row.parent_run_id,
         )
         view = views.RunView(
@@ -179,7 +185,7 @@ class Reader:
             updated_at=row.updated_at,
             completed_at=row.completed_at,
         )
-        return views.detail(view)
+        return views.detail(view) | {"holder": None}
 
     async def _slot_facts(self, run_id: str, slot: slots.Slot) -> dict[str, plain.Json]:
         facts = slot.to_json()

@@ -165,7 +165,7 @@ class Catalogue:
         try:
             entry = self.find(recipe_id)
         except errors.UnknownRecipe as error:
-            raise errors.NotFound(error.message, code=error.code, detail=error.detail) from error
+            raise errors.NotFound(error.message, code="recipe_not_found", detail=error.detail) from error
         recipe = entry.recipe
         return entry.to_json() | {
             "args_schema": plain.plain(recipe.args_schema) if recipe else None,

@@ -129,9 +129,9 @@ def _naming_flaws(request: StartRequest) -> list[errors.Flaw]:
         flaws.append(_flaw("$.recipe", "give recipe_id or recipe, not both"))
     if named == 0 and not (request.description or "").strip():
         flaws.append(_flaw("$.recipe_id", "recipe_id or description is required", "missing"))
-    if request.session_id is not None and not re.match(SESSION_ID_PATTERN, request.session_id):
+    if request.session_id is not None and not re.fullmatch(SESSION_ID_PATTERN, request.session_id):
         flaws.append(_flaw("$.session_id", f"session_id must match {SESSION_ID_PATTERN}"))
-    if request.idempotency_key is not None and not re.match(IDEMPOTENCY_KEY_PATTERN, request.idempotency_key):
+    if request.idempotency_key is not None and not re.fullmatch(IDEMPOTENCY_KEY_PATTERN, request.idempotency_key):
         flaws.append(_flaw("header.Idempotency-Key", "Idempotency-Key must be 1 to 255 printable ASCII characters"))
     return flaws
 
@@ -148,7 +148,7 @@ def _task_flaws(request: StartRequest) -> list[errors.Flaw]:
 def _label_flaws(labels: Mapping[str, str]) -> list[errors.Flaw]:
     flaws = [_flaw("$.labels", f"at most {LABELS} labels are allowed")] if len(labels) > LABELS else []
     for name, value in labels.items():
-        if not re.match(LABEL_NAME_PATTERN, name):
+        if not re.fullmatch(LABEL_NAME_PATTERN, name):
             flaws.append(_flaw(f"$.labels.{name:.80}", f"a label's name must match {LABEL_NAME_PATTERN}"))
         if len(value) > LABEL_CHARACTERS:
             flaws.append(_flaw(f"$.labels.{name:.80}", f"a label's value has at most {LABEL_CHARACTERS} characters"))

@@ -149,6 +149,8 @@ class Runs:
             errors.NotFound: there is no such run or log.
         """
         reading.check_run_id(run_id)
+        if name.startswith(".") or any(character in name for character in "/\\\0"):
+            raise errors.NotFound(f"there is no log {name!r:.80}", code="log_not_found")
         return await self._store.read_log(run_id, name)
 
     async def receipt(self, receipt_id: str) -> dict[str, plain.Json]:

@@ -87,7 +87,7 @@ class Starter:
             parent_run_id=request.parent_run_id,
             depth=depth,
             owner=request.owner,
-            **self._frozen(recipe),
+            **self.frozen(recipe),
         )
 
     def renew(self, start: runs.RunStart, request: ResumeRequest) -> dict[str, plain.Json]:
@@ -101,7 +101,21 @@ class Starter:
             return {}
         recipe = self._catalogue.get(start.recipe_id) if request.current_recipe else self._as_frozen(start)
         args = arguments.fit({**start.args, **(request.args or {})}, recipe)
-        return {"args": args} | (self._frozen(recipe) if request.current_recipe else {})
+        return {"args": args} | (self.frozen(recipe) if request.current_recipe else {})
+
+    def frozen(self, recipe: library.Recipe) -> dict[str, plain.Json]:
+        """
+        Return the fields of a run's start that a recipe decides, frozen as it stands now.
+        """
+        dialect: ports.Dialect = self._catalogue.dialect(recipe.dialect)
+        document = plain.plain(recipe.document)
+        return {
+            "dialect": recipe.dialect,
+            "driver_version": dialect.driver_version,
+            "recipe": document,
+            "recipe_sha256": plain.sha256(plain.canonical(document)),
+            "frozen": plain.plain(dialect.freeze(recipe, self._library())),
+        }
 
     def _depth(self, parent: runs.RunStart | None) -> int:
         depth = parent.depth + 1 if parent else 0
@@ -137,14 +151,3 @@ class Starter:
     def _as_frozen(self, start: runs.RunStart) -> library.Recipe:
         source = json.dumps(start.recipe, ensure_ascii=False)
         return self._catalogue.dialect(start.dialect).parse(source, start.recipe_id)
-
-    def _frozen(self, recipe: library.Recipe) -> dict[str, plain.Json]:
-        dialect: ports.Dialect = self._catalogue.dialect(recipe.dialect)
-        document = plain.plain(recipe.document)
-        return {
-            "dialect": recipe.dialect,
-            "driver_version": dialect.driver_version,
-            "recipe": document,
-            "recipe_sha256": plain.sha256(plain.canonical(document)),
-            "frozen": plain.plain(dialect.freeze(recipe, self._library())),
-        }

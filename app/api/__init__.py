@@ -1,0 +1,3 @@
+"""
+The HTTP face of the use cases; it has no logic of its own.
+"""

@@ -1,0 +1,342 @@
+"""
+Answers: the shapes that routes give, for the OpenAPI document; tests hold the real answers against them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.engine import states
+
+_Status = Annotated[states.RunState, Field(description="Where the run stands.")]
+_RunId = Annotated[str, Field(description="Id of the run.", examples=["20260210T143000Z-k3x9af"])]
+_At = Annotated[str, Field(description="An instant in UTC.", examples=["2026-02-10T14:30:00.000Z"])]
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Accepted(_Answer):
+    """
+    Where a run stands after it was asked for something.
+    """
+
+    run_id: _RunId
+    status: _Status
+
+
+class StepFault(_Answer):
+    """
+    Why a step or a run failed.
+    """
+
+    code: str = Field(description="Stable name.")
+    message: str = Field(description="One sentence for people.")
+    key: str | None = Field(description="Step it belongs to.")
+    detail: dict[str, Any] = Field(description="Facts for programs.")
+
+
+class Usage(_Answer):
+    """
+    What steps cost.
+    """
+
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float
+
+
+class EndingShown(_Answer):
+    """
+    How a run ended.
+    """
+
+    reason: str = Field(description="Stable name of why.")
+    partial: bool = Field(description="Whether it went past failures.")
+    failed_steps: list[str] = Field(description="Keys of the steps it went past.")
+
+
+class RunListed(_Answer):
+    """
+    A run as lists show it.
+    """
+
+    run_id: _RunId
+    recipe_id: str
+    dialect: str
+    status: _Status
+    created_at: _At
+    updated_at: _At
+    completed_at: _At | None
+    description: str
+    labels: dict[str, str]
+    priority: int
+    session_id: str
+    parent_run_id: str | None
+    error_code: str | None
+    owner: str = Field(description="`service`, `process`, or `foreign` for a folder that is only listed.")
+    working_dir: str
+    exclusive_workspace: bool
+
+
+class Task(_Answer):
+    """
+    What a run is asked to do.
+    """
+
+    description: str
+    session_plan_task_id: int | None
+    initial_args: dict[str, Any]
+
+
+class StepShown(_Answer):
+    """
+    A step in a run's consolidated answer.
+    """
+
+    step_id: str | None = None
+    phase: str | None = None
+    status: states.StepState
+    tool: str | None = None
+    agent_archetype: str | None = None
+    agent_id: str | None = None
+    output_slot: str | None = None
+    output_preview: str | None = None
+    key: str = Field(description="Name of the step within its run, for ever.")
+    attempt: int
+    started_at: _At
+    completed_at: _At | None = None
+    error: StepFault | None = None
+
+
+class SlotShown(_Answer):
+    """
+    A slot in a run's consolidated answer.
+    """
+
+    type: Literal["pointer", "artifact"]
+    preview: str
+
+
+class RunDetail(_Answer):
+    """
+    Everything about a run that a poll needs (the newest 200 steps).
+    """
+
+    run_id: _RunId
+    recipe_id: str
+    session_id: str
+    status: _Status
+    created_at: _At
+    updated_at: _At
+    completed_at: _At | None
+    task: Task
+    current_step_index: int = Field(description="Number of finished steps.")
+    total_steps: int | None = Field(description="Steps of the recipe; null where its flow can loop.")
+    phase: str | None = Field(description="`a`, `b` or `dod` while a pipeline runs.")
+    error: StepFault | None
+    reason: str | None = Field(description="Why the run stands where it stands, e.g. `paused_by_person`.")
+    holder: str | None = Field(description="Run that holds the workspace that this one waits for.")
+    dialect: str
+    working_dir: str
+    labels: dict[str, str]
+    priority: int
+    usage: Usage
+    ending: EndingShown | None
+    recipe_sha256: str
+    parent_run_id: str | None
+    steps: list[StepShown]
+    steps_total: int = Field(description="Number of steps, those left out of the list included.")
+    cache_summary: dict[str, SlotShown]
+
+
+class StepLine(BaseModel):
+    """
+    A line of the journal (steps.jsonl), whole; further fields may follow.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    step_index: int | None
+    step_id: str
+    phase: str | None
+    tool: str | None
+    agent_archetype: str | None
+    agent_id: str | None
+    status: states.StepState
+    output_slot: str | None
+    receipt_id: str | None
+    input_slot_refs: list[str] = Field(description="Slots read to build the step's input.")
+    output_hash: str | None = Field(description="`sha256:` and the hash of the full output.")
+    output_preview: str | None
+    started_at: _At
+    completed_at: _At
+    error: StepFault | None
+
+
+class PointerSlot(_Answer):
+    """
+    A slot that names a receipt; the payload is there.
+    """
+
+    slot: str
+    type: Literal["pointer"]
+    receipt_id: str | None
+    sha256: str
+    summary: str
+
+
+class ArtifactSlot(_Answer):
+    """
+    A slot that holds its text.
+    """
+
+    slot: str
+    type: Literal["artifact"]
+    agent_id: str | None
+    text: str | None
+    sha256: str
+    summary: str
+
+
+class Receipt(BaseModel):
+    """
+    Proof of a tool execution.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    receipt_id: str
+    session_id: str
+    run_id: str
+    key: str
+    tool: str | None
+    args: Any
+    payload: Any
+    sha256: str
+    started_at: _At
+    completed_at: _At
+
+
+class FlawShown(_Answer):
+    """
+    One thing wrong with a recipe.
+    """
+
+    path: str
+    code: str
+    message: str
+    line: int | None = None
+
+
+class RecipeListed(_Answer):
+    """
+    A recipe as lists show it; a broken one with its flaws.
+    """
+
+    recipe_id: str
+    label: str | None
+    dialect: str
+    layer: str
+    path: str
+    shadows: list[str] = Field(description="Layers whose recipe of this id is hidden by this one.")
+    task_patterns: list[str]
+    total_steps: int | None
+    valid: bool
+    flaws: list[FlawShown]
+
+
+class RecipeDetail(RecipeListed):
+    """
+    Everything about a recipe.
+    """
+
+    args_schema: dict[str, Any] | None = Field(description="JSON Schema of its arguments.")
+    document: dict[str, Any] | None
+    graph: dict[str, Any] | None = Field(description="`nodes` and `edges`.")
+
+
+class Examined(_Answer):
+    """
+    What came of looking at a recipe.
+    """
+
+    valid: bool
+    recipe_id: str | None
+    flaws: list[FlawShown]
+    args_schema: dict[str, Any] | None
+
+
+class Routed(_Answer):
+    """
+    The router's choice.
+    """
+
+    recipe_id: str | None
+    initial_args: dict[str, Any]
+    routable: bool
+    reason: str
+
+
+class AgentListed(_Answer):
+    """
+    An agent, and what it is at.
+    """
+
+    id: str
+    archetype: str
+    tier: Literal["t1", "t3", "t5"]
+    backend: str
+    model: str | None
+    role: str
+    evidence: str
+    modes: list[str]
+    state: Literal["idle", "busy"]
+    run: str | None = Field(description="Run that it speaks in.")
+    key: str | None = Field(description="Step that it speaks in.")
+
+
+class ToolListed(_Answer):
+    """
+    A tool.
+    """
+
+    name: str
+    description: str
+    args_schema: dict[str, Any]
+
+
+class Alive(_Answer):
+    """
+    The process answers.
+    """
+
+    status: Literal["ok"]
+
+
+class Readiness(_Answer):
+    """
+    New runs can be taken.
+    """
+
+    status: Literal["ready"]
+    running: int
+    queued: int
+    resting: int
+    limit: int
+
+
+class EventShown(_Answer):
+    """
+    One event of a run, as a Server-Sent Event's data holds it.
+    """
+
+    seq: int
+    at: _At
+    type: str
+    run_id: str
+    key: str | None
+    data: dict[str, Any]

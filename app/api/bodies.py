@@ -1,0 +1,121 @@
+"""
+Bodies: what requests carry. Types and names are strict here; what the values mean is the use cases' concern.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.control import requests
+
+_Text = Annotated[str, Field(max_length=requests.DESCRIPTION_CHARACTERS)]
+_LabelName = Annotated[str, Field(pattern=requests.LABEL_NAME_PATTERN)]
+_LabelValue = Annotated[str, Field(max_length=requests.LABEL_CHARACTERS)]
+
+
+def _strict(*examples: dict[str, Any], **schema: Any) -> ConfigDict:
+    return ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": list(examples)} | schema)
+
+
+class StartBody(BaseModel):
+    """
+    A new run: `recipe_id`, or a `description` that the router finds a recipe for.
+    """
+
+    model_config = _strict(
+        {
+            "recipe_id": "creative_draft_scene",
+            "args": {
+                "scene_path": "Story/Scenes/SCN-the-arrival.md",
+                "canon_paths": ["Compendium/Characters/CHAR-kael.md"],
+            },
+        },
+        {"description": "draft scene 21 in Story/Scenes/SCN-the-arrival.md", "labels": {"book": "one"}, "priority": 5},
+    )
+
+    recipe_id: str | None = Field(None, description="Recipe to execute; without it the router chooses.")
+    description: _Text | None = Field(None, description="The task, as text; by default the recipe's label.")
+    args: dict[str, Any] = Field(default_factory=dict, description="Arguments; the recipe's defaults fill the rest.")
+    session_id: Annotated[str, Field(pattern=requests.SESSION_ID_PATTERN)] | None = Field(
+        None, description="Work session that receipts belong to; by default the parent's, or a new one."
+    )
+    session_plan_task_id: int | None = Field(None, description="Task of the session plan that asks.")
+    working_dir: str | None = Field(
+        None,
+        description="Workspace, absolute or below the project, inside the allowed folders; by default the project.",
+    )
+    labels: dict[_LabelName, _LabelValue] = Field(
+        default_factory=dict, max_length=requests.LABELS, description="Labels for finding the run again."
+    )
+    priority: int = Field(0, ge=requests.PRIORITIES[0], le=requests.PRIORITIES[-1], description="Higher goes first.")
+    exclusive: bool = Field(False, description="Refuse with 409 if a run of the recipe is unfinished.")
+    exclusive_workspace: bool = Field(False, description="Hold the workspace alone from start to end.")
+    parent_run_id: str | None = Field(None, description="Run that asks; runs may start runs only so deep.")
+    recipe: dict[str, Any] | str | None = Field(
+        None,
+        description="A recipe brought along, as an object or as text, where CONTROL_ROOM_INLINE_RECIPES allows it.",
+    )
+    dialect: str = Field("control_room", description="Language of a recipe brought along.")
+
+    def request(self, idempotency_key: str | None) -> requests.StartRequest:
+        """
+        Return the request that the body and its header make.
+        """
+        return requests.StartRequest(**dict(self), idempotency_key=idempotency_key)
+
+
+class EmptyBody(BaseModel):
+    """
+    Nothing; an address that needs no body takes an empty object too.
+    """
+
+    model_config = _strict({})
+
+
+class ResumeBody(BaseModel):
+    """
+    How an ended run is sent on; empty: from the causes of its ending, as it was.
+    """
+
+    model_config = _strict({"from": "draft"}, {"args": {"scene_path": "Story/Scenes/SCN-the-bridge.md"}})
+
+    from_key: str | None = Field(None, alias="from", description="Key of the step to go back to.")
+    args: dict[str, Any] | None = Field(None, description="Arguments put over those that the run has.")
+    recipe: Literal["current"] | None = Field(None, description="`current` freezes the recipe anew, as it stands now.")
+
+    def request(self) -> requests.ResumeRequest:
+        """
+        Return the request that the body makes.
+        """
+        return requests.ResumeRequest(from_key=self.from_key, args=self.args, current_recipe=self.recipe == "current")
+
+
+class ValidateBody(BaseModel):
+    """
+    A recipe to look at, as an object or as the text of its file.
+    """
+
+    model_config = _strict({"recipe": {"recipe_id": "mine", "label": "Mine", "phase_a": [], "phase_b": [], "dod": []}})
+
+    recipe: dict[str, Any] | str = Field(description="The recipe; text keeps line numbers in the flaws.")
+    dialect: str = Field("control_room", description="Language it is written in.")
+
+
+class RouteBody(BaseModel):
+    """
+    A task to find a recipe for.
+    """
+
+    model_config = _strict({"description": "draft scene 21"})
+
+    description: _Text = Field(description="The task, as text.")
+
+
+def known_fields() -> frozenset[str]:
+    """
+    Return every field that some body has, for hints.
+    """
+    models: tuple[type[BaseModel], ...] = (StartBody, ResumeBody, ValidateBody, RouteBody)
+    return frozenset(item.alias or name for model in models for name, item in model.model_fields.items())

@@ -1,0 +1,52 @@
+"""
+The desk: everything that routes are served from, put there by whoever starts the service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends
+from starlette.requests import Request
+
+from app import errors, telemetry
+from app.control import health, inventory, recipes, routing, runs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """
+    The use cases of one running service.
+    """
+
+    runs: runs.Runs
+    """Runs."""
+    catalogue: recipes.Catalogue
+    """Recipes."""
+    route: Callable[[str], routing.RoutingResult]
+    """Router."""
+    inventory: inventory.Inventory
+    """Tools and agents."""
+    health: health.Health
+    """Readiness."""
+    metrics: telemetry.Metrics
+    """Counts and measures."""
+
+
+async def found(request: Request) -> Desk:
+    """
+    Return the desk of the service that answers.
+
+    Raises:
+        errors.Unavailable: the service has not started.
+    """
+    desk: Desk | None = getattr(request.app.state, "desk", None)
+    if desk is None:
+        raise errors.Unavailable("the service is starting", code="starting")
+    return desk
+
+
+At = Annotated[Desk, Depends(found)]
+"""The desk, as routes take it."""

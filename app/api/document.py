@@ -1,0 +1,79 @@
+"""
+The OpenAPI document: made from the routes, completed with what FastAPI leaves out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fastapi import FastAPI
+
+from app.api import answers, guards, problems, refusals
+
+SUMMARY = "A durable run manager for agent recipes."
+"""One line about the service."""
+
+DESCRIPTION = (
+    "Start a run of a recipe, follow its steps, read its slots. Every finished step is on disk before the next one "
+    "starts. Every refusal is a problem document (RFC 9457) with a stable `code`."
+)
+"""A paragraph about the service."""
+
+TAGS = [
+    {"name": "runs", "description": "Executions of recipes."},
+    {"name": "recipes", "description": "Recipes, and the router that chooses among them."},
+    {"name": "library", "description": "Tools and agents that recipes can name."},
+    {"name": "audit", "description": "Receipts of tool executions."},
+    {"name": "service", "description": "For whoever watches the service."},
+]
+"""Groups of addresses."""
+
+_LEFT_OUT = ("HTTPValidationError", "ValidationError")
+
+
+def install(app: FastAPI) -> None:
+    """
+    Let the application answer with the completed document.
+    """
+    drafted = app.openapi
+
+    def completed() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _completed(drafted())
+        return app.openapi_schema
+
+    app.__dict__["openapi"] = completed
+
+
+def _completed(document: dict[str, Any]) -> dict[str, Any]:
+    components = document.setdefault("components", {})
+    schemas = components.setdefault("schemas", {})
+    for name in _LEFT_OUT:
+        schemas.pop(name, None)
+    schemas["Problem"] = problems.schema()
+    schemas["Event"] = answers.EventShown.model_json_schema()
+    components["examples"] = refusals.components()
+    components["securitySchemes"] = {
+        "token": {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "Needed where the service was given CONTROL_ROOM_API_TOKEN.",
+        }
+    }
+    for path, operation in _operations(document):
+        _drop_validation_error(operation)
+        operation["security"] = [] if path in guards.OPEN_PATHS else [{"token": []}, {}]
+    return document
+
+
+def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, item in document["paths"].items():
+        for operation in item.values():
+            yield path, operation
+
+
+def _drop_validation_error(operation: dict[str, Any]) -> None:
+    content = operation["responses"].get("422", {}).get("content", {})
+    if "application/json" in content:
+        del operation["responses"]["422"]

@@ -1,0 +1,108 @@
+"""
+Errors as HTTP: the table of statuses, and the handlers that answer by it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app import errors
+from app.api import bodies, problems, queries
+from app.engine import json_text
+
+STATUS: Mapping[type[BaseException], int] = {
+    errors.Unroutable: 422,
+    errors.TooLarge: 413,
+    errors.InputRefused: 400,
+    errors.NotFound: 404,
+    errors.Conflict: 409,
+    errors.JournalCorrupt: 409,
+    errors.NoRoom: 507,
+    errors.StorageFault: 507,
+    errors.Unavailable: 503,
+    errors.InterruptionFault: 503,
+}
+"""Status by error; an error takes the status of its nearest ancestor here. Everything else is a 500."""
+
+_FIELDS = sorted(bodies.known_fields() | set(queries.RunsQuery.model_fields))
+_FLAW_CODES = {"extra_forbidden": "unknown_field", "missing": "missing", "json_invalid": "syntax"}
+
+
+def problem(error: errors.ControlRoomError | errors.Fault) -> problems.Problem | None:
+    """
+    Return the problem that tells an error, or None for one that no client caused.
+    """
+    status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), None)
+    if status is None:
+        return None
+    return problems.Problem(
+        status=status,
+        code=error.code,
+        title=(inspect.getdoc(type(error)) or type(error).__name__).splitlines()[0],
+        detail=error.message,
+        flaws=error.flaws if isinstance(error, errors.InputRefused) else (),
+        facts=error.detail if error.key is None else {**error.detail, "key": error.key},
+    )
+
+
+def install(app: FastAPI) -> None:
+    """
+    Answer errors of routes with problem documents.
+    """
+    app.add_exception_handler(errors.ControlRoomError, _told)
+    app.add_exception_handler(RequestValidationError, _unfit)
+    app.add_exception_handler(HTTPException, _named)
+
+
+async def _told(_: Request, error: Exception) -> Response:
+    found = problem(error) if isinstance(error, errors.ControlRoomError) else None
+    if found is None:
+        raise error
+    return found.response()
+
+
+async def _unfit(_: Request, error: Exception) -> Response:
+    if not isinstance(error, RequestValidationError):
+        raise error
+    flaws = [_flaw(item) for item in error.errors()]
+    refused = errors.RequestInvalid(f"{flaws[0].path}: {flaws[0].message}", flaws=flaws)
+    return await _told(_, refused)
+
+
+async def _named(request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    details = {
+        404: f"there is nothing at {request.url.path:.200}",
+        405: f"{request.method} is not allowed at {request.url.path:.200}",
+    }
+    detail = details.get(error.status_code, str(error.detail))
+    return problems.of_status(error.status_code, detail, headers=error.headers).response()
+
+
+def _flaw(item: Mapping[str, Any]) -> errors.Flaw:
+    kind = str(item["type"])
+    code = _FLAW_CODES.get(kind, "wrong_type" if kind.endswith("_type") else "invalid")
+    message = f"is not known{_hint(item)}" if code == "unknown_field" else str(item["msg"])
+    return errors.Flaw(path=_path(item["loc"]), code=code, message=message)
+
+
+def _path(loc: Sequence[str | int]) -> str:
+    place, *parts = loc
+    if place == "body":
+        return json_text.json_path(tuple(parts))
+    return ".".join(map(str, loc))[:200]
+
+
+def _hint(item: Mapping[str, Any]) -> str:
+    near = difflib.get_close_matches(str(item["loc"][-1]), _FIELDS, 1)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -1,0 +1,101 @@
+"""
+Guards: who may call at all. No page of another site can start a run, and a service that others reach wants its token.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from app import settings
+from app.api import problems
+
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+"""Answered without a token: they tell nothing that a port scan would not."""
+
+_LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+_WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared with, never listened on
+
+
+class SiteGuard:
+    """
+    Refuse an unknown `Host` and a foreign `Origin`.
+    """
+
+    def __init__(self, app: ASGIApp, server: settings.ServerSettings) -> None:
+        self._app = app
+        own = () if server.host in _WILDCARDS else (server.host,)
+        self._hosts = frozenset(name.lower().strip("[]") for name in (*_LOOPBACK_NAMES, *own, *server.allowed_hosts))
+        self._origins = frozenset(origin.lower().rstrip("/") for origin in server.allowed_origins)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """
+        Let a request of this site through.
+        """
+        refusal = None if scope["type"] == "lifespan" else self._refusal(Headers(scope=scope))
+        if refusal is None:
+            await self._app(scope, receive, send)
+        else:
+            await refuse(refusal, scope, receive, send)
+
+    def _refusal(self, headers: Headers) -> problems.Problem | None:
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or _name(hosts[0]) not in self._hosts:
+            shown = hosts[0][:100] if hosts else "none"
+            detail = f"Host {shown} is not served; CONTROL_ROOM_ALLOWED_HOSTS names further ones"
+            return problems.of_status(400, detail, code="unknown_host")
+        if any(not self._is_known(origin.lower(), hosts[0].lower()) for origin in headers.getlist("origin")):
+            detail = f"Origin {headers['origin'][:100]} may not call; CONTROL_ROOM_ALLOWED_ORIGINS names those that may"
+            return problems.of_status(403, detail, code="foreign_origin")
+        return None
+
+    def _is_known(self, origin: str, host: str) -> bool:
+        return origin in (f"http://{host}", f"https://{host}") or origin in self._origins
+
+
+class TokenGuard:
+    """
+    Refuse a request without the bearer token, where there is one.
+    """
+
+    def __init__(self, app: ASGIApp, token: str | None, open_paths: Iterable[str] = OPEN_PATHS) -> None:
+        self._app = app
+        self._expected = token.encode() if token else None
+        self._open_paths = frozenset(open_paths)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """
+        Let a request with the token through.
+        """
+        if scope["type"] == "lifespan" or scope["path"] in self._open_paths or self._may_call(Headers(scope=scope)):
+            await self._app(scope, receive, send)
+        else:
+            challenge = {"WWW-Authenticate": "Bearer"}
+            detail = "the header `Authorization: Bearer TOKEN` is missing or wrong"
+            await refuse(problems.of_status(401, detail, headers=challenge), scope, receive, send)
+
+    def _may_call(self, headers: Headers) -> bool:
+        if self._expected is None:
+            return True
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        return hmac.compare_digest(token.strip().encode(), self._expected) and scheme.lower() == "bearer"
+
+
+async def refuse(problem: problems.Problem, scope: Scope, receive: Receive, send: Send) -> None:
+    """
+    Answer with a problem; a WebSocket is closed before it opens.
+    """
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008, "reason": problem.code})
+    else:
+        await problem.response()(scope, receive, send)
+
+
+def _name(host: str) -> str:
+    host = host.lower()
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].rstrip(".")

@@ -1,0 +1,50 @@
+"""
+Routes for whoever watches the service.
+"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from app import telemetry
+from app.api import answers, refusals
+from app.api.answering import as_json, declared
+from app.api.desk import At
+
+router = APIRouter(tags=["service"])
+
+
+@router.get("/healthz", summary="Tell whether the process answers", responses=declared(answers.Alive))
+async def alive() -> Response:
+    """
+    Answer; nothing more is looked at. Needs no token.
+    """
+    return as_json({"status": "ok"})
+
+
+@router.get(
+    "/readyz",
+    summary="Tell whether new runs can be taken",
+    responses=declared(answers.Readiness, "disk_failing", "starting"),
+)
+async def ready(desk: At) -> Response:
+    """
+    Tell how busy the service is, or why it takes no runs. Needs no token.
+    """
+    return as_json(await desk.health.ready())
+
+
+@router.get(
+    "/metrics",
+    summary="Show metrics",
+    responses=refusals.documented(())
+    | {200: {"description": "Metrics.", "content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+async def metrics(desk: At) -> Response:
+    """
+    Show counts and measures in Prometheus' text format.
+    """
+    status = desk.health.busy()
+    desk.metrics.pool(slots=status.limit, queued=status.queued)
+    return Response(desk.metrics.text(), headers={"Content-Type": telemetry.METRICS_TYPE})

@@ -1,0 +1,98 @@
+"""
+Routes of what runs are made of: recipes, the router, tools, agents and receipts.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from starlette.responses import Response
+
+from app.api import answers, bodies
+from app.api.answering import as_json, declared
+from app.api.desk import At
+from app.api.refusals import BODY
+from app.engine import plain
+
+router = APIRouter(prefix="/api")
+
+
+@router.get("/recipes", tags=["recipes"], summary="List recipes", responses=declared(list[answers.RecipeListed]))
+async def list_recipes(desk: At) -> Response:
+    """
+    List every recipe, broken ones with their flaws.
+    """
+    return as_json([entry.to_json() for entry in desk.catalogue.all()])
+
+
+@router.post(
+    "/recipes/validate",
+    tags=["recipes"],
+    summary="Validate a recipe",
+    responses=declared(answers.Examined, *BODY, "unknown_dialect", meaning="What is wrong with it, if anything."),
+)
+async def validate_recipe(desk: At, body: bodies.ValidateBody) -> Response:
+    """
+    Look at a recipe without keeping it.
+    """
+    source = body.recipe if isinstance(body.recipe, str) else json.dumps(body.recipe, ensure_ascii=False)
+    return as_json(desk.catalogue.examine(source, body.dialect).to_json())
+
+
+@router.get(
+    "/recipes/{recipe_id}",
+    tags=["recipes"],
+    summary="Show a recipe",
+    responses=declared(answers.RecipeDetail, "recipe_not_found"),
+)
+async def show_recipe(
+    desk: At,
+    recipe_id: Annotated[str, Path(description="Id of the recipe.", examples=["creative_draft_scene"])],
+) -> Response:
+    """
+    Show a recipe with the JSON Schema of its arguments and its graph.
+    """
+    return as_json(desk.catalogue.describe(recipe_id))
+
+
+@router.post("/route", tags=["recipes"], summary="Find a recipe for a task", responses=declared(answers.Routed, *BODY))
+async def route_task(desk: At, body: bodies.RouteBody) -> Response:
+    """
+    Choose a recipe by the task's words, without a model (execution-modes, appendix E).
+    """
+    found = desk.route(body.description)
+    shown = {"recipe_id": found.recipe_id, "routable": found.routable, "reason": found.reason}
+    return as_json(shown | {"initial_args": plain.plain(found.initial_args)})
+
+
+@router.get("/tools", tags=["library"], summary="List tools", responses=declared(list[answers.ToolListed]))
+async def list_tools(desk: At) -> Response:
+    """
+    List the tools that recipes can name, with the JSON Schema of their arguments.
+    """
+    return as_json(desk.inventory.tools())
+
+
+@router.get("/agents", tags=["library"], summary="List agents", responses=declared(list[answers.AgentListed]))
+async def list_agents(desk: At) -> Response:
+    """
+    List the agents, and which run each of them speaks in.
+    """
+    return as_json(await desk.inventory.agents())
+
+
+@router.get(
+    "/audit/receipts/{receipt_id}",
+    tags=["audit"],
+    summary="Read a receipt",
+    responses=declared(answers.Receipt, "receipt_not_found"),
+)
+async def show_receipt(
+    desk: At, receipt_id: Annotated[str, Path(description="Id of the receipt.", examples=["rcpt_a1b2c3"])]
+) -> Response:
+    """
+    Show the proof of a tool execution, with its arguments and full payload.
+    """
+    return as_json(await desk.runs.receipt(receipt_id))

@@ -1,0 +1,106 @@
+"""
+Problem documents: how every refusal and failure is told (RFC 9457).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+from starlette.responses import Response
+
+from app import errors
+from app.engine import plain
+
+MEDIA_TYPE = "application/problem+json"
+"""Media type of a problem document."""
+
+TYPE_PREFIX = "urn:control-room:problem:"
+"""Beginning of a problem's `type`; its `code` follows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """
+    Something refused or gone wrong, as a client is told.
+    """
+
+    status: int
+    """HTTP status."""
+    code: str
+    """Stable name, for programs."""
+    title: str
+    """The same sentence for every problem of the kind."""
+    detail: str
+    """What is wrong this time."""
+    flaws: Sequence[errors.Flaw] = ()
+    """Every single fault of an input, with its place."""
+    facts: Mapping[str, plain.Json] = field(default_factory=dict)
+    """What a program may want to know beside."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Further headers of the answer."""
+
+    def to_json(self) -> dict[str, plain.Json]:
+        """
+        Return the document.
+        """
+        return {
+            "type": TYPE_PREFIX + self.code,
+            "title": self.title,
+            "status": self.status,
+            "detail": self.detail,
+            "code": self.code,
+            "flaws": [flaw.to_json() for flaw in self.flaws],
+            "facts": plain.plain(self.facts),
+        }
+
+    def response(self) -> Response:
+        """
+        Return the answer that tells it.
+        """
+        body = plain.encode(plain.plain(self.to_json()))
+        return Response(body, self.status, dict(self.headers), media_type=MEDIA_TYPE)
+
+
+def of_status(
+    status: int, detail: str, *, code: str | None = None, headers: Mapping[str, str] | None = None
+) -> Problem:
+    """
+    Return a problem that HTTP itself names, e.g. 405.
+    """
+    phrase = HTTPStatus(status).phrase
+    name = code or phrase.lower().replace(" ", "_").replace("-", "_")
+    return Problem(status=status, code=name, title=phrase, detail=detail, headers=headers or {})
+
+
+def schema() -> dict[str, Any]:
+    """
+    Return the JSON Schema of a problem document.
+    """
+    flaw = {
+        "type": "object",
+        "required": ["path", "code", "message"],
+        "properties": {
+            "path": {"type": "string", "description": "JSON path of the place, or `query.NAME`, `header.NAME`."},
+            "code": {"type": "string", "description": "Stable name of the kind of flaw."},
+            "message": {"type": "string", "description": "What is wrong, in one sentence."},
+            "line": {"type": "integer", "description": "Line in the source text, where it is known."},
+        },
+    }
+    return {
+        "type": "object",
+        "title": "Problem",
+        "description": "A refusal or failure (RFC 9457).",
+        "required": ["type", "title", "status", "detail", "code", "flaws", "facts"],
+        "properties": {
+            "type": {"type": "string", "description": f"`{TYPE_PREFIX}` and the code."},
+            "title": {"type": "string", "description": "The same sentence for every problem of the kind."},
+            "status": {"type": "integer", "description": "The HTTP status."},
+            "detail": {"type": "string", "description": "What is wrong this time."},
+            "code": {"type": "string", "description": "Stable name, for programs."},
+            "flaws": {"type": "array", "items": flaw, "description": "Every fault of an input, with its place."},
+            "facts": {"type": "object", "description": "What a program may want to know beside."},
+        },
+    }

@@ -1,0 +1,124 @@
+"""
+Queries: filters and pages of lists.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated
+from urllib.parse import urlencode
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from starlette.requests import Request
+
+from app import clock, errors
+from app.engine import states, stores
+
+DEFAULT_LIMIT = 100
+"""Items of a page where none are asked for."""
+
+MAX_LIMIT = 1000
+"""Most items of a page."""
+
+_Plain = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00]*$")]
+
+
+class RunsQuery(BaseModel):
+    """
+    Which runs a list shows.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    status: states.RunState | None = Field(None, description="Only runs in this state.")
+    recipe_id: _Plain | None = Field(None, description="Only runs of this recipe.")
+    label: Annotated[str, Field(max_length=400, pattern=r"^[^\x00:]+:[^\x00]*$")] | None = Field(
+        None, description="Only runs with this label, `name:value`.", examples=["book:one"]
+    )
+    created_after: AwareDatetime | None = Field(None, description="Only runs created at or after this instant.")
+    created_before: AwareDatetime | None = Field(None, description="Only runs created before this instant.")
+    parent_run_id: _Plain | None = Field(None, description="Only runs that this run started.")
+    limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Most runs of a page.")
+    cursor: _Plain | None = Field(None, description="Where the page begins, from the `Link` of the one before.")
+
+    def query(self) -> stores.RunQuery:
+        """
+        Return the question to the store.
+
+        Raises:
+            errors.RequestInvalid: the cursor is not one of ours.
+        """
+        return stores.RunQuery(
+            status=self.status.value if self.status else None,
+            recipe_id=self.recipe_id,
+            label=_label(self.label),
+            created_after=_stamp(self.created_after),
+            created_before=_stamp(self.created_before),
+            parent_run_id=self.parent_run_id,
+            limit=self.limit,
+            cursor=_read_cursor(self.cursor),
+        )
+
+
+def runs_cursor(last: stores.RunSummary) -> str:
+    """
+    Return the cursor of the page behind a run.
+    """
+    return base64.urlsafe_b64encode(json.dumps([last.created_at, last.run_id]).encode()).decode().rstrip("=")
+
+
+def next_link(request: Request, cursor: str | None) -> Mapping[str, str]:
+    """
+    Return the `Link` header that names the next page, or no header after the last.
+    """
+    if cursor is None:
+        return {}
+    others = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
+    return {"Link": f'<{request.url.path}?{urlencode([*others, ("cursor", cursor)])}>; rel="next"'}
+
+
+def position(cursor: str | None) -> int:
+    """
+    Return the position that a cursor of a step list stands for, -1 without one.
+
+    Raises:
+        errors.RequestInvalid: the cursor is not one of ours.
+    """
+    if cursor is None:
+        return -1
+    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 16):
+        raise _bad_cursor()
+    return int(cursor)
+
+
+def _label(text: str | None) -> tuple[str, str] | None:
+    if text is None:
+        return None
+    name, _, value = text.partition(":")
+    return name, value
+
+
+def _stamp(at: datetime | None) -> str | None:
+    return clock.stamp(at) if at else None
+
+
+def _read_cursor(cursor: str | None) -> tuple[str, str] | None:
+    if cursor is None:
+        return None
+    try:
+        created_at, run_id = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        if isinstance(created_at, str) and isinstance(run_id, str):
+            clock.instant(created_at)
+            return created_at, run_id
+    except (binascii.Error, ValueError, TypeError, RecursionError) as error:
+        raise _bad_cursor() from error
+    raise _bad_cursor()
+
+
+def _bad_cursor() -> errors.RequestInvalid:
+    flaw = errors.Flaw(path="query.cursor", message="is not a cursor of this list")
+    return errors.RequestInvalid("the cursor is not one of this list", code="bad_cursor", flaws=[flaw])

@@ -1,0 +1,138 @@
+"""
+Routes of a run's parts: its steps, slots, events and logs (execution-modes, appendix D).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Path, Query
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from app.api import answers, queries
+from app.api.answering import as_json, declared
+from app.api.desk import At
+from app.api.runs import RunId
+from app.engine import events, plain, records
+
+router = APIRouter(prefix="/api/runs", tags=["runs"])
+
+_ENCODED_TOGETHER = 200
+_LAST_SEQ = 2**53
+
+
+@router.get(
+    "/{run_id}/steps",
+    summary="Show the step log",
+    responses=declared(
+        list[answers.StepLine],
+        "run_not_found",
+        "journal_corrupt",
+        "request_invalid",
+        "bad_cursor",
+        meaning="Lines of the journal, oldest first.",
+        headers={"Link": 'Address of the next page, as `rel="next"`; absent on the last.'},
+    ),
+)
+async def show_steps(
+    desk: At,
+    request: Request,
+    run_id: RunId,
+    limit: Annotated[
+        int | None, Query(description="Most lines of a page; without it all.", ge=1, le=queries.MAX_LIMIT)
+    ] = None,
+    cursor: Annotated[str | None, Query(description="Where the page begins, from the `Link` before.")] = None,
+) -> Response:
+    """
+    Show the journal's lines whole, those of dead and repeated tries included.
+    """
+    lines = await desk.runs.steps(run_id, after=queries.position(cursor), limit=limit)
+    following = str(lines[-1].position) if limit is not None and len(lines) == limit else None
+    return StreamingResponse(
+        _encoded(lines), headers=queries.next_link(request, following), media_type="application/json"
+    )
+
+
+@router.get(
+    "/{run_id}/cache/{slot}",
+    summary="Read a slot",
+    responses=declared(
+        answers.PointerSlot | answers.ArtifactSlot, "run_not_found", "slot_not_found", "journal_corrupt"
+    ),
+)
+async def show_slot(
+    desk: At, run_id: RunId, slot: Annotated[str, Path(description="Name of the slot.", examples=["draft"])]
+) -> Response:
+    """
+    Show a pointer's receipt, or an artifact's whole text.
+    """
+    return as_json(await desk.runs.slot(run_id, slot))
+
+
+async def _followed(
+    desk: At,
+    run_id: RunId,
+    last_event_id: Annotated[
+        int | None,
+        Header(
+            alias="Last-Event-ID", description="Number of the last event seen; later ones follow.", ge=0, le=_LAST_SEQ
+        ),
+    ] = None,
+    after: Annotated[int, Query(description="The same, where no header can be set.", ge=0, le=_LAST_SEQ)] = 0,
+) -> AsyncIterator[events.Event]:
+    return await desk.runs.follow(run_id, after if last_event_id is None else last_event_id)
+
+
+@router.get(
+    "/{run_id}/events",
+    summary="Follow a run's events",
+    response_class=EventSourceResponse,
+    responses=declared(None, "run_not_found", "request_invalid", meaning="Events, until the run has ended."),
+)
+async def follow_events(
+    following: Annotated[AsyncIterator[events.Event], Depends(_followed)],
+) -> AsyncIterable[ServerSentEvent]:
+    """
+    Stream a run's events as they are written, from the first or behind `Last-Event-ID`; the stream ends with the run.
+    """
+    async for event in following:
+        yield ServerSentEvent(raw_data=plain.encode(event.to_json()).decode(), event=event.type, id=str(event.seq))
+
+
+@router.get(
+    "/{run_id}/logs", summary="List a run's logs", responses=declared(list[str], "run_not_found", meaning="Names.")
+)
+async def list_logs(desk: At, run_id: RunId) -> Response:
+    """
+    List the prompts, replies and outputs that were kept.
+    """
+    return as_json(await desk.runs.logs(run_id))
+
+
+@router.get(
+    "/{run_id}/logs/{name}",
+    summary="Read a log",
+    responses=declared(None, "run_not_found", "log_not_found", meaning="The log.")
+    | {200: {"description": "The log.", "content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+async def show_log(
+    desk: At,
+    run_id: RunId,
+    name: Annotated[str, Path(description="Name of the log.", examples=["draft.1.reply.md"])],
+) -> Response:
+    """
+    Show a prompt, a reply or an output, masked as it was written.
+    """
+    content = await desk.runs.log(run_id, name)
+    return Response(content, headers={"X-Content-Type-Options": "nosniff"}, media_type="text/plain")
+
+
+async def _encoded(lines: Sequence[records.Record]) -> AsyncIterator[bytes]:
+    yield b"["
+    for first in range(0, len(lines), _ENCODED_TOGETHER):
+        together = lines[first : first + _ENCODED_TOGETHER]
+        yield (b"," if first else b"") + b",".join(plain.encode(record.line) for record in together)
+    yield b"]"

@@ -1,0 +1,190 @@
+"""
+Routes of runs: start, list, show, stop and delete them (execution-modes, appendix D).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Header, Path, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.api import answers, bodies, queries, refusals
+from app.api.answering import as_json, declared
+from app.api.desk import At
+from app.api.refusals import BODY
+from app.control import reading, requests
+from app.engine import states
+
+router = APIRouter(prefix="/api/runs", tags=["runs"])
+
+RunId = Annotated[str, Path(description="Id of the run.", examples=["20260210T143000Z-k3x9af"])]
+"""A run's id in a path."""
+
+_STARTED = declared(
+    answers.Accepted,
+    *BODY,
+    "unknown_recipe",
+    "args_invalid",
+    "recipe_invalid",
+    "working_dir_refused",
+    "working_dir_missing",
+    "unknown_parent",
+    "depth_exceeded",
+    "inline_recipes_off",
+    "unknown_dialect",
+    "recipe_busy",
+    "idempotency_conflict",
+    "unroutable",
+    "no_room",
+    status=201,
+    meaning="The run is accepted and on disk; `running` if a slot is free, else `pending`.",
+    headers={"Location": "Address of the run."},
+)
+_STARTED[200] = _STARTED[201] | {"description": "An earlier request with this Idempotency-Key made the run."}
+
+_MOVED = (*BODY, "run_not_found", "wrong_state", "run_busy", "journal_corrupt", "no_room")
+_NoBody = Annotated[bodies.EmptyBody | None, Body(description="May be left out.")]
+
+
+@router.post("", summary="Start a run", status_code=201, responses=_STARTED)
+async def start_run(
+    desk: At,
+    body: bodies.StartBody,
+    idempotency_key: Annotated[
+        str | None,
+        Header(
+            alias="Idempotency-Key",
+            description="Repetitions of a request with the same key find the same run.",
+            pattern=requests.IDEMPOTENCY_KEY_PATTERN,
+        ),
+    ] = None,
+) -> Response:
+    """
+    Accept a run of a recipe; without `recipe_id`, of the one that fits the description.
+    """
+    started = await desk.runs.start(body.request(idempotency_key))
+    headers = {"Location": f"/api/runs/{started.run_id}"}
+    return as_json(_accepted(started.run_id, started.status), status=200 if started.existed else 201, headers=headers)
+
+
+@router.get(
+    "",
+    summary="List runs, newest first",
+    responses=declared(
+        list[answers.RunListed],
+        "request_invalid",
+        "bad_cursor",
+        meaning="A page of runs.",
+        headers={"Link": 'Address of the next page, as `rel="next"`; absent on the last.'},
+    ),
+)
+async def list_runs(desk: At, request: Request, query: Annotated[queries.RunsQuery, Query()]) -> Response:
+    """
+    List runs; filters are combined.
+    """
+    found = await desk.runs.list_runs(query.query())
+    cursor = queries.runs_cursor(found[-1]) if len(found) == query.limit else None
+    return as_json([row.to_json() for row in found], headers=queries.next_link(request, cursor))
+
+
+@router.get(
+    "/{run_id}",
+    summary="Show a run",
+    responses=declared(
+        answers.RunDetail,
+        "run_not_found",
+        "request_invalid",
+        meaning="Everything a poll needs.",
+        headers={"ETag": "Changes whenever the answer does."},
+    )
+    | {304: {"description": "Nothing has changed since the entity tag in If-None-Match."}},
+)
+async def show_run(
+    desk: At,
+    run_id: RunId,
+    wait: Annotated[
+        float | None,
+        Query(description="Answer at the next change, after so many seconds at the latest.", ge=0, le=60),
+    ] = None,
+    if_none_match: Annotated[
+        str | None, Header(alias="If-None-Match", description="Entity tags that the caller has.")
+    ] = None,
+) -> Response:
+    """
+    Show a run with its steps and slots; `wait` turns polling into a long poll, against `If-None-Match` if given.
+    """
+    known = _entity_tags(if_none_match)
+    found = await desk.runs.wait(run_id, wait, known) if wait else await desk.runs.ready(run_id)
+    return _ready(found, known)
+
+
+@router.post("/{run_id}/cancel", summary="Cancel a run", responses=declared(answers.Accepted, *_MOVED))
+async def cancel_run(desk: At, run_id: RunId, _body: _NoBody = None) -> Response:
+    """
+    End an unfinished run; it never ends as done after the answer.
+    """
+    return as_json(_accepted(run_id, await desk.runs.cancel(run_id)))
+
+
+@router.post("/{run_id}/pause", summary="Pause a run", responses=declared(answers.Accepted, *_MOVED))
+async def pause_run(desk: At, run_id: RunId, _body: _NoBody = None) -> Response:
+    """
+    Stop a run at its next step boundary.
+    """
+    return as_json(_accepted(run_id, await desk.runs.pause(run_id)))
+
+
+@router.post("/{run_id}/unpause", summary="Let a paused run go on", responses=declared(answers.Accepted, *_MOVED))
+async def unpause_run(desk: At, run_id: RunId, _body: _NoBody = None) -> Response:
+    """
+    Let a paused or parked run go on, by way of the queue.
+    """
+    return as_json(_accepted(run_id, await desk.runs.unpause(run_id)))
+
+
+@router.post(
+    "/{run_id}/resume",
+    summary="Send a failed or cancelled run on",
+    responses=declared(
+        answers.Accepted, *_MOVED, "unknown_step", "recipe_differs", "args_invalid", "unknown_recipe", "recipe_invalid"
+    ),
+)
+async def resume_run(desk: At, run_id: RunId, body: Annotated[bodies.ResumeBody | None, Body()] = None) -> Response:
+    """
+    Send an ended run on from what made it fail, or from an earlier step.
+    """
+    how = body.request() if body else requests.ResumeRequest()
+    return as_json(_accepted(run_id, await desk.runs.resume(run_id, how)))
+
+
+@router.delete(
+    "/{run_id}",
+    summary="Delete a finished run",
+    status_code=204,
+    responses=refusals.documented(("run_not_found", "wrong_state", "run_busy", "no_room")),
+)
+async def delete_run(desk: At, run_id: RunId) -> Response:
+    """
+    Delete a finished run; its receipts stay.
+    """
+    await desk.runs.delete(run_id)
+    return Response(status_code=204)
+
+
+def _accepted(run_id: str, status: states.RunState) -> dict[str, str]:
+    return {"run_id": run_id, "status": status.value}
+
+
+def _ready(found: reading.Ready, known: frozenset[str]) -> Response:
+    headers = {"ETag": found.etag, "Cache-Control": "no-cache"}
+    if found.etag in known or "*" in known:
+        return Response(status_code=304, headers=headers)
+    return Response(found.body, headers=headers, media_type="application/json")
+
+
+def _entity_tags(header: str | None) -> frozenset[str]:
+    if header is None:
+        return frozenset()
+    return frozenset(tag.strip().removeprefix("W/") for tag in header.split(","))
