@@ -1,0 +1,3 @@
+"""
+Engines that execute runs, and the points where a test can make them die.
+"""

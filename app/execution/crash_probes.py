@@ -1,0 +1,45 @@
+"""
+Crash probes: a process that kills itself at a named point, as a power cut would.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+
+class CrashProbes:
+    """
+    Kill the process with SIGKILL when a point is passed for the nth time.
+    """
+
+    def __init__(self, point: str, nth: int = 1) -> None:
+        self._point = point
+        self._left = nth
+        self._lock = threading.Lock()
+
+    def reach(self, point: str) -> None:
+        """
+        Count the passing, and die at the last one; may be called from any thread.
+        """
+        if point != self._point:
+            return
+        with self._lock:
+            self._left -= 1
+            if self._left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def parse(text: str) -> CrashProbes:
+    """
+    Read `point:N`, or a point alone for its first passing.
+
+    Raises:
+        ValueError: N is no positive number, or the point is empty.
+    """
+    point, _, count = text.partition(":")
+    nth = int(count) if count else 1
+    if not point or nth < 1:
+        raise ValueError(f"{text!r} is not of the form point:N")
+    return CrashProbes(point, nth)

@@ -1,0 +1,292 @@
+"""
+The worker pool: the engine that executes runs in this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any
+
+from app import errors
+from app.engine import operations, pool_port, ports, records, runner, states, stores, views
+from app.execution.embedded import gates, recovery
+from app.execution.embedded.house import House
+from app.execution.embedded.orders import Orders
+from app.execution.embedded.waiting import ChildRuns, StartChild, Timers
+
+DEFAULT_LIMIT = 8
+"""Runs that execute at a time."""
+
+DEFAULT_GRACE_SECONDS = 10.0
+"""Time that steps in flight get at a stop."""
+
+_log = logging.getLogger(__name__)
+
+
+class Pool:
+    """
+    Execute runs on one event loop: `pool_port.RunEngine` over any run store.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: stores.RunStore,
+        dialects: Mapping[str, ports.Dialect],
+        equipment: runner.Equipment,
+        start_child: StartChild,
+        limit: int = DEFAULT_LIMIT,
+        stop_grace_seconds: float = DEFAULT_GRACE_SECONDS,
+    ) -> None:
+        self._store = store
+        self._grace_seconds = stop_grace_seconds
+        self._gates = gates.Gates(equipment.clock)
+        self._children = ChildRuns(start_child, self.ended, store, dialects)
+        equipment = self._equipped(equipment)
+        self._house = House(store, dialects, equipment, limit, self._run_left, self._died)
+        self._orders = Orders(store, dialects, equipment, self._house)
+        self._helpers: set[asyncio.Task[None]] = set()
+        self._recovery: asyncio.Task[None] | None = None
+        self._stop: asyncio.Task[None] | None = None
+        self._death: BaseException | None = None
+        self._found = 0
+        self._over = asyncio.Event()
+
+    # -- start and stop
+
+    def start(self, *, recover: bool = True) -> None:
+        """
+        Begin to grant seats, and to queue what is unfinished; the pool is ready at once. Nothing when started already.
+
+        Args:
+            recover: Whether this process is the service of its data directory, which continues unfinished runs.
+        """
+        if self._recovery is None:
+            self._recovery = self._help(self._recover(recover), "recovery")
+
+    async def recovered(self) -> int:
+        """
+        Wait until every run that was unfinished at the start is queued, and return how many.
+        """
+        assert self._recovery is not None
+        await asyncio.wait({self._recovery})
+        return self._found
+
+    async def stop(self, grace_seconds: float | None = None) -> None:
+        """
+        Stop, and wait for it: no new steps, a grace for those in flight, then an interruption; all can go on later.
+
+        Args:
+            grace_seconds: None: the pool's own; a second call may cut the first one's short.
+        """
+        self._begin_to_stop(grace_seconds)
+        assert self._stop is not None
+        await asyncio.shield(self._stop)
+
+    async def watch(self) -> None:
+        """
+        Wait until the pool has stopped, and raise what made it stop if it was not asked to.
+        """
+        await self._over.wait()
+        if self._death is not None:
+            raise errors.ControlRoomError("the worker pool broke", code="pool_broken") from self._death
+
+    # -- runs
+
+    async def submit(self, run_id: str) -> states.RunState:
+        """
+        Queue an accepted run.
+        """
+        if self._house.stopping:
+            return states.RunState.PENDING
+        if run_id not in self._house.stays:
+            self._house.queue(await self._store.summary(run_id))
+        return self._house.state(run_id)
+
+    async def cancel(self, run_id: str) -> states.RunState:
+        """
+        Ask for a run's end.
+        """
+        return await self._orders.cancel(run_id)
+
+    async def pause(self, run_id: str) -> states.RunState:
+        """
+        Stop a run at its next step boundary.
+        """
+        return await self._orders.pause(run_id)
+
+    async def unpause(self, run_id: str) -> states.RunState:
+        """
+        Let a paused or parked run go on.
+        """
+        return await self._orders.unpause(run_id)
+
+    async def resume(self, run_id: str, how: pool_port.Resume) -> states.RunState:
+        """
+        Send a failed or cancelled run on.
+        """
+        return await self._orders.resume(run_id, how)
+
+    # -- gates
+
+    async def decide(self, run_id: str, key: str, decision: str, message: str = "") -> None:
+        """
+        Answer an open gate.
+        """
+        if not self._gates.answer(run_id, key, decision, message):
+            loaded = await self._store.read(run_id)
+            if _is_recorded(loaded.records, key):
+                raise gates.decided(key)
+            raise errors.NotFound(f"the run {run_id} has no open gate {key!r}", code="unknown_gate", key=key)
+        await self._recorded(run_id, key)
+
+    def open_gates(self, run_id: str) -> list[pool_port.OpenGate]:
+        """
+        Return the gates of a run that wait for an answer.
+        """
+        return self._gates.open_gates(run_id)
+
+    # -- what is seen of it
+
+    def view(self, run_id: str) -> views.RunView | None:
+        """
+        Return a loaded run as it stands.
+        """
+        stay = self._house.stays.get(run_id)
+        if stay is not None and stay.runner is not None:
+            return stay.runner.view()
+        return self._house.parked.get(run_id)
+
+    def standing(self, run_id: str) -> pool_port.Standing | None:
+        """
+        Tell how a run stands in the queue.
+        """
+        stay = self._house.stays.get(run_id)
+        if stay is None or stay.runner is not None:
+            return None
+        obstacle = self._house.seats.obstacle(run_id)
+        if obstacle is None:
+            return pool_port.Standing(status=self._house.state(run_id))
+        return pool_port.Standing(status=states.RunState.PENDING, reason=obstacle.reason, holder=obstacle.holder)
+
+    async def changed(self, run_id: str, since: int) -> int:
+        """
+        Wait until a run's change number differs from `since`; a stop of the pool changes every number.
+        """
+        return await self._house.changes.differs(run_id, since)
+
+    def change_number(self, run_id: str) -> int:
+        """
+        Return a run's present change number.
+        """
+        return self._house.changes.number(run_id)
+
+    async def ended(self, run_id: str) -> states.RunState:
+        """
+        Wait until a run has ended.
+
+        Raises:
+            errors.InterruptionFault: the pool stopped before it had.
+        """
+        while True:
+            number = self.change_number(run_id)
+            stay = self._house.stays.get(run_id)
+            state = await self._state_at_rest(run_id) if stay is None else await asyncio.shield(stay.left)
+            if state.finished:
+                return state
+            if self._house.stopping:
+                raise errors.InterruptionFault
+            if stay is None:
+                await self.changed(run_id, number)
+
+    def status(self) -> pool_port.EngineStatus:
+        """
+        Tell how busy the pool is.
+        """
+        seats = self._house.seats
+        return pool_port.EngineStatus(
+            running=seats.taken,
+            queued=seats.queued,
+            resting=max(0, len(self._house.stays) - seats.taken - seats.queued) + len(self._house.parked),
+            limit=seats.limit,
+            stopping=self._house.stopping,
+        )
+
+    # -- helpers
+
+    def _equipped(self, equipment: runner.Equipment) -> runner.Equipment:
+        waiting: dict[str, ports.Performer] = {
+            operations.Timer.kind: Timers(equipment.clock),
+            operations.Gate.kind: self._gates,
+            operations.ChildRun.kind: self._children,
+        }
+        return dataclasses.replace(equipment, performers={**equipment.performers, **waiting})
+
+    async def _recover(self, whole: bool) -> None:
+        if whole:
+            self._found = await recovery.recover(self._store, self._house)
+        else:
+            self._house.seats.know_workspaces()
+
+    def _run_left(self, run_id: str, state: states.RunState) -> None:
+        if not state.finished or self._house.stopping:
+            return
+        unseen = self._children.take_unfinished(run_id)
+        if unseen:
+            self._help(self._orders.cancel_all(unseen), f"cancel what {run_id} waited for")
+        if state is states.RunState.CANCELLED:
+            self._help(self._orders.cancel_children(run_id), f"cancel the children of {run_id}")
+
+    def _help(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        helper = asyncio.create_task(work, name=name)
+        self._helpers.add(helper)
+        helper.add_done_callback(self._helped)
+        return helper
+
+    def _helped(self, helper: asyncio.Task[None]) -> None:
+        self._helpers.discard(helper)
+        if not helper.cancelled() and (error := helper.exception()) is not None:
+            self._died(error)
+
+    def _died(self, error: BaseException) -> None:
+        _log.critical("the pool stops: a helper died", exc_info=error)
+        self._death = self._death or error
+        self._begin_to_stop(None)
+
+    def _begin_to_stop(self, grace_seconds: float | None) -> None:
+        grace = self._grace_seconds if grace_seconds is None else grace_seconds
+        if self._stop is None:
+            self._stop = asyncio.create_task(self._stop_within(grace), name="pool stop")
+        else:
+            self._house.hurry(grace)
+
+    async def _stop_within(self, grace_seconds: float) -> None:
+        self._house.stopping = True
+        for helper in list(self._helpers):
+            helper.cancel()
+        try:
+            await self._orders.settled()
+            await self._house.close(grace_seconds)
+        finally:
+            self._over.set()
+
+    async def _recorded(self, run_id: str, key: str) -> None:
+        while True:
+            number = self.change_number(run_id)
+            stay = self._house.stays.get(run_id)
+            view = stay.runner.view() if stay is not None and stay.runner is not None else None
+            if _is_recorded((await self._store.read(run_id)).records if view is None else view.records, key):
+                return
+            if view is None:
+                raise errors.Conflict("the run stopped before the answer was written", code="not_recorded", key=key)
+            await self.changed(run_id, number)
+
+    async def _state_at_rest(self, run_id: str) -> states.RunState:
+        return states.RunState((await self._store.summary(run_id)).status)
+
+
+def _is_recorded(lines: Sequence[records.Record], key: str) -> bool:
+    return any(record.key == key and record.final for record in reversed(lines))

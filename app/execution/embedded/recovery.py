@@ -1,0 +1,43 @@
+"""
+Recovery: what was unfinished when the last process went away goes through the same queue as new runs.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from app import errors
+from app.engine import states, stores
+from app.execution.embedded.house import House
+
+_log = logging.getLogger(__name__)
+
+
+async def recover(store: stores.RunStore, house: House) -> int:
+    """
+    Queue every unfinished run of the service, oldest first, and return how many there are.
+
+    Paused runs stay where they are, unless their journal says otherwise than their row. Workspaces are granted only
+    when it is known which are held, since a run holds its own through pauses and restarts.
+    """
+    unfinished = [summary for summary in await store.list_unfinished() if summary.owner == "service"]
+    for summary in unfinished:
+        house.know_parent(summary)
+    house.queue(*(summary for summary in unfinished if summary.status != states.RunState.PAUSED))
+    for summary in unfinished:
+        if summary.exclusive_workspace or summary.status == states.RunState.PAUSED:
+            await _look(store, house, summary)
+    house.seats.know_workspaces()
+    return len(unfinished)
+
+
+async def _look(store: stores.RunStore, house: House, summary: stores.RunSummary) -> None:
+    try:
+        decisions = (await store.read(summary.run_id)).decisions
+    except (errors.ControlRoomError, errors.StorageFault) as error:
+        _log.error("not read: %s", error.message, extra={"run_id": summary.run_id, "code": error.code})
+        return
+    if decisions.ended is None and decisions.taken_since_resume:
+        house.hold_workspace(summary)
+    if decisions.paused is None or decisions.cancel_requested_at is not None:
+        house.queue(summary)

@@ -1,0 +1,180 @@
+"""
+Seats: the bounded places of the pool, and the queue for them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from app.execution.embedded.workspaces import Workspaces
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Ticket:
+    """
+    A run's request for a seat.
+    """
+
+    run_id: str
+    """Run that asks."""
+    priority: int
+    """Higher goes first."""
+    arrival: int
+    """Number of the request; lower goes first within a priority."""
+    workspace: str | None
+    """Folder that it must hold alone; None if it shares."""
+    ancestors: frozenset[str]
+    """Runs above it, whose workspace it may hold too."""
+    granted: Callable[[], None]
+    """Told when the seat is its own."""
+
+    def __lt__(self, other: Ticket) -> bool:
+        return (-self.priority, self.arrival) < (-other.priority, other.arrival)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """
+    Why others are let past a request.
+    """
+
+    reason: str
+    """`workspace_busy`, or `recovering` while it is not known yet who holds what."""
+    holder: str | None = None
+    """Run that holds the workspace."""
+
+
+class Seats:
+    """
+    Grant at most so many seats, by priority and then by arrival.
+
+    A request whose workspace is held stands aside until it is free; it holds up nobody behind it.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._workspaces = Workspaces()
+        self._workspaces_known = False
+        self._open = True
+        self._seated: set[str] = set()
+        self._queued: dict[str, Ticket] = {}
+        self._line: list[Ticket] = []
+        self._aside: dict[str, list[Ticket]] = {}
+
+    @property
+    def taken(self) -> int:
+        """
+        Return the number of seats taken.
+        """
+        return len(self._seated)
+
+    @property
+    def queued(self) -> int:
+        """
+        Return the number of requests that wait.
+        """
+        return len(self._queued)
+
+    def is_seated(self, run_id: str) -> bool:
+        """
+        Tell whether a run has a seat.
+        """
+        return run_id in self._seated
+
+    def is_queued(self, run_id: str) -> bool:
+        """
+        Tell whether a run waits for one.
+        """
+        return run_id in self._queued
+
+    def join(self, *tickets: Ticket) -> None:
+        """
+        Queue requests, and grant what can be granted.
+        """
+        for ticket in tickets:
+            self._queued[ticket.run_id] = ticket
+            heapq.heappush(self._line, ticket)
+        self._grant()
+
+    def withdraw(self, run_id: str) -> None:
+        """
+        Forget a request; nothing if there is none.
+        """
+        self._queued.pop(run_id, None)
+
+    def free(self, run_id: str) -> None:
+        """
+        Take a seat back, and grant it to the next; the run's workspace stays its own.
+        """
+        if run_id in self._seated:
+            self._seated.discard(run_id)
+            self._grant()
+
+    def hold(self, workspace: str, run_id: str) -> None:
+        """
+        Note that a run found at the start holds a workspace.
+        """
+        self._workspaces.hold(workspace, run_id)
+
+    def know_workspaces(self) -> None:
+        """
+        Say that every holder found at the start is noted: from now on workspaces are granted.
+        """
+        self._workspaces_known = True
+        for workspace in list(self._aside):
+            self._call_back(workspace)
+        self._grant()
+
+    def release(self, run_id: str) -> None:
+        """
+        Take a run's workspace back, and grant what waited for it.
+        """
+        workspace = self._workspaces.release(run_id)
+        if workspace is not None:
+            self._call_back(workspace)
+            self._grant()
+
+    def obstacle(self, run_id: str) -> Obstacle | None:
+        """
+        Return why others are let past a waiting run; None where only its turn is not there yet.
+        """
+        ticket = self._queued.get(run_id)
+        return self._obstacle(ticket) if ticket is not None else None
+
+    def close(self) -> None:
+        """
+        Grant nothing more.
+        """
+        self._open = False
+
+    def _grant(self) -> None:
+        while self._open and len(self._seated) < self.limit and (ticket := self._next()) is not None:
+            del self._queued[ticket.run_id]
+            self._seated.add(ticket.run_id)
+            if ticket.workspace is not None:
+                self._workspaces.hold(ticket.workspace, ticket.run_id)
+            ticket.granted()
+
+    def _next(self) -> Ticket | None:
+        while self._line:
+            ticket = heapq.heappop(self._line)
+            if self._queued.get(ticket.run_id) is not ticket:
+                continue
+            if ticket.workspace is None or self._obstacle(ticket) is None:
+                return ticket
+            self._aside.setdefault(ticket.workspace, []).append(ticket)
+        return None
+
+    def _obstacle(self, ticket: Ticket) -> Obstacle | None:
+        if ticket.workspace is None:
+            return None
+        if not self._workspaces_known:
+            return Obstacle(reason="recovering")
+        holder = self._workspaces.holder(ticket.workspace, ticket.run_id, ticket.ancestors)
+        return None if holder is None else Obstacle(reason="workspace_busy", holder=holder)
+
+    def _call_back(self, workspace: str) -> None:
+        for ticket in self._aside.pop(workspace, ()):
+            heapq.heappush(self._line, ticket)

@@ -1,0 +1,80 @@
+"""
+Stays: a run in the pool, from its queueing to its unloading.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from app.engine import runner, states, stores
+from app.execution.embedded.seats import Seats, Ticket
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Stay:
+    """
+    One run while the pool has it.
+    """
+
+    run_id: str
+    """The run."""
+    ticket: Ticket
+    """Its first request for a seat."""
+    left: asyncio.Future[states.RunState]
+    """How it stood when it left."""
+    log: stores.RunLog | None = None
+    """Its folder; None until it is loaded."""
+    runner: runner.Runner | None = None
+    """What executes it; None until it is loaded."""
+    task: asyncio.Task[None] | None = None
+    """The task that loads and runs it; None while it is only queued."""
+    failure: BaseException | None = None
+    """Why it could not be loaded."""
+    opened: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when loading is over, well or not."""
+    sent_on: bool = False
+    """Whether a person cancelled or unpaused it, perhaps too late for its present runner to notice."""
+
+
+class Seat:
+    """
+    One run's hold on a seat: `ports.Slots` over the pool's `Seats`.
+    """
+
+    def __init__(self, seats: Seats, ticket: Ticket, arrival: Callable[[], int]) -> None:
+        self._seats = seats
+        self._ticket = ticket
+        self._arrival = arrival
+        self._coming: set[asyncio.Future[None]] = set()
+
+    async def enter(self) -> None:
+        """
+        Wait for the seat, in the same queue as every run; several steps of the run may wait for it together.
+        """
+        run_id = self._ticket.run_id
+        if self._seats.is_seated(run_id):
+            return
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._coming.add(granted)
+        try:
+            if not self._seats.is_queued(run_id):
+                self._seats.join(dataclasses.replace(self._ticket, arrival=self._arrival(), granted=self._let_in))
+            await granted
+        finally:
+            self._coming.discard(granted)
+            if not self._coming:
+                self._seats.withdraw(run_id)
+
+    def leave(self) -> None:
+        """
+        Give the seat back.
+        """
+        self._seats.free(self._ticket.run_id)
+
+    def _let_in(self) -> None:
+        for granted in self._coming:
+            if not granted.done():
+                granted.set_result(None)

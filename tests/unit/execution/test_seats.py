@@ -1,0 +1,201 @@
+"""
+Seats: order, limit, and workspaces that are held alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.execution.embedded import seats
+
+ARRIVALS = itertools.count()
+
+
+class Line:
+    """
+    Seats with a story of who was granted one.
+    """
+
+    def __init__(self, limit: int, *, known: bool = True) -> None:
+        self.seats = seats.Seats(limit)
+        self.granted: list[str] = []
+        if known:
+            self.seats.know_workspaces()
+
+    def join(self, run_id: str, priority: int = 0, workspace: str | None = None, *ancestors: str) -> None:
+        """
+        Ask for a seat.
+        """
+        self.seats.join(self.ticket(run_id, priority, workspace, *ancestors))
+
+    def ticket(self, run_id: str, priority: int = 0, workspace: str | None = None, *ancestors: str) -> seats.Ticket:
+        """
+        Make a request.
+        """
+        return seats.Ticket(
+            run_id=run_id,
+            priority=priority,
+            arrival=next(ARRIVALS),
+            workspace=workspace,
+            ancestors=frozenset(ancestors),
+            granted=lambda: self.granted.append(run_id),
+        )
+
+    def end(self, run_id: str) -> None:
+        """
+        Let a run go for good.
+        """
+        self.seats.free(run_id)
+        self.seats.release(run_id)
+
+
+def test_the_first_come_is_the_first_served() -> None:
+    """Runs of one priority are granted seats in the order of their asking, never more than the limit."""
+    line = Line(2)
+    for run_id in "abcd":
+        line.join(run_id)
+    line.end("b")
+
+    assert line.granted == ["a", "b", "c"]
+    assert (line.seats.taken, line.seats.queued) == (2, 1)
+
+
+def test_a_higher_priority_goes_first() -> None:
+    """A later request of higher priority passes those that wait, and not those that are seated."""
+    line = Line(1)
+    line.join("seated", -100)
+    line.join("low", -1)
+    line.join("middle")
+    line.join("high", 100)
+    for run_id in ("seated", "high", "middle"):
+        line.end(run_id)
+
+    assert line.granted == ["seated", "high", "middle", "low"]
+
+
+def test_a_withdrawn_request_is_forgotten() -> None:
+    """A run that no longer asks is passed over."""
+    line = Line(1)
+    for run_id in "abc":
+        line.join(run_id)
+    line.seats.withdraw("b")
+    line.end("a")
+
+    assert line.granted == ["a", "c"]
+    assert not line.seats.is_queued("b")
+
+
+def test_a_closed_queue_grants_nothing() -> None:
+    """After closing, requests are kept and nobody is seated."""
+    line = Line(1)
+    line.join("a")
+    line.seats.close()
+    line.join("b")
+    line.end("a")
+
+    assert line.granted == ["a"]
+    assert line.seats.is_queued("b")
+
+
+def test_a_held_workspace_holds_up_nobody_else() -> None:
+    """Who wants a workspace that another run holds stands aside, is told why, and is seated when it is free."""
+    line = Line(4)
+    line.join("holder", 0, "/w")
+    line.join("other", 0, "/w")
+    line.join("elsewhere", 0, "/v")
+    line.join("sharing")
+
+    assert line.granted == ["holder", "elsewhere", "sharing"]
+    assert line.seats.obstacle("other") == seats.Obstacle(reason="workspace_busy", holder="holder")
+    assert line.seats.obstacle("holder") is None
+
+    line.end("holder")
+
+    assert line.granted[-1] == "other"
+
+
+def test_a_workspace_outlives_the_seat() -> None:
+    """A run that gives its seat back keeps its workspace, and comes back to it."""
+    line = Line(4)
+    line.join("holder", 0, "/w")
+    line.join("other", 0, "/w")
+    line.seats.free("holder")
+
+    assert line.granted == ["holder"]
+
+    line.join("holder", 0, "/w")
+    line.end("holder")
+
+    assert line.granted == ["holder", "holder", "other"]
+
+
+def test_a_child_may_enter_its_parents_workspace() -> None:
+    """A run below the holder is let in, its own siblings are not, and a stranger waits for both."""
+    line = Line(8)
+    line.join("parent", 0, "/w")
+    line.join("stranger", 0, "/w")
+    line.join("child", 0, "/w", "parent")
+    line.join("sibling", 0, "/w", "parent")
+
+    assert line.granted == ["parent", "child"]
+
+    line.end("child")
+
+    assert line.granted == ["parent", "child", "sibling"]
+
+    line.end("sibling")
+    line.end("parent")
+
+    assert line.granted[-1] == "stranger"
+
+
+def test_no_workspace_is_granted_before_the_holders_are_known() -> None:
+    """After a restart, who holds a workspace from before gets it before everybody else."""
+    line = Line(8, known=False)
+    line.join("early", 0, "/w")
+    line.join("sharing")
+
+    assert line.granted == ["sharing"]
+    assert line.seats.obstacle("early") == seats.Obstacle(reason="recovering")
+
+    line.seats.hold("/w", "found")
+    line.seats.know_workspaces()
+
+    assert line.granted == ["sharing"]
+    assert line.seats.obstacle("early") == seats.Obstacle(reason="workspace_busy", holder="found")
+
+    line.end("found")
+
+    assert line.granted == ["sharing", "early"]
+
+
+@given(
+    st.integers(1, 4),
+    st.lists(st.tuples(st.integers(-3, 3), st.sampled_from([None, "/v", "/w"])), max_size=25),
+    st.randoms(use_true_random=False),
+)
+def test_everybody_is_served_once_and_in_order(
+    limit: int, wishes: list[tuple[int, str | None]], chance: object
+) -> None:
+    """Whoever ends whenever: the limit and the workspaces hold, and runs of a kind are served in order."""
+    line = Line(limit)
+    line.seats.join(*(line.ticket(f"r{number}", *wish) for number, wish in enumerate(wishes)))
+    seated = list(line.granted)
+    while seated:
+        held = [wishes[int(run_id[1:])][1] for run_id in seated]
+
+        assert len(seated) <= limit
+        assert sorted(map(str, filter(None, held))) == sorted(map(str, {item for item in held if item}))
+
+        leaving = chance.choice(seated)  # type: ignore[attr-defined]
+        before = len(line.granted)
+        line.end(leaving)
+        seated = [run_id for run_id in seated if run_id != leaving] + line.granted[before:]
+
+    assert sorted(line.granted) == sorted(f"r{number}" for number in range(len(wishes)))
+    for kind in set(wishes):
+        served = [int(run_id[1:]) for run_id in line.granted if wishes[int(run_id[1:])] == kind]
+        assert served == sorted(served)
