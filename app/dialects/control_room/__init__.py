@@ -1,0 +1,179 @@
+"""
+The dialect control_room: pipelines of tools and agents with a definition of done (execution-modes).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+from app import errors
+from app.dialects import json_schemas
+from app.dialects.control_room import driver, parse, prompts, refs, schema
+from app.engine import json_text, library, plain, ports, runs
+
+_Step: TypeAlias = Mapping[str, plain.Json]
+
+
+class ControlRoom:
+    """
+    The dialect as the rest of the program sees it.
+    """
+
+    name: str = parse.DIALECT
+    driver_version: int = 1
+    file_suffixes: tuple[str, ...] = (".json",)
+
+    def parse(self, source: str, stem: str) -> library.Recipe:
+        """
+        Read a recipe file; its id stands in it, so the file's name is of no account.
+        """
+        return parse.parse(source)
+
+    def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
+        """
+        Return every tool, archetype and prompt type that is not there, and what does not fit them.
+        """
+        return [
+            *(flaw for index, step in _steps(recipe, "phase_a") for flaw in _tool_flaws(recipe, library, index, step)),
+            *(flaw for index, step in _steps(recipe, "phase_b") for flaw in _agent_flaws(recipe, library, index, step)),
+        ]
+
+    def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
+        """
+        Return the agents by archetype and, by step, the prompt variant that fits its agent.
+        """
+        steps = [step for _, step in _steps(recipe, "phase_b")]
+        agents = {step["agent_archetype"]: library.agent_of(step["agent_archetype"]) for step in steps}
+        return {
+            "prompts": {step["step_id"]: prompts.frozen(step, library) for step in steps},
+            "agents": {archetype: agent.to_json() for archetype, agent in agents.items() if agent is not None},
+        }
+
+    def graph(self, recipe: library.Recipe) -> dict[str, plain.Json]:
+        """
+        Return the steps in order, the slots that flow between them, and what follows the last one.
+        """
+        nodes = [*_step_nodes(recipe), *_closing_nodes(recipe)]
+        order = [
+            {"source": one["id"], "target": other["id"], "label": "next"} for one, other in itertools.pairwise(nodes)
+        ]
+        return {"nodes": nodes, "edges": [*order, *_data_edges(recipe)]}
+
+    def json_schema(self) -> dict[str, plain.Json]:
+        """
+        Return the published JSON Schema.
+        """
+        return schema.json_schema()
+
+    async def drive(self, ctx: ports.Context) -> runs.Ending:
+        """
+        Execute the pipeline.
+        """
+        return await driver.drive(ctx)
+
+
+def _steps(recipe: library.Recipe, phase: str) -> list[tuple[int, _Step]]:
+    return list(enumerate(recipe.document.get(phase, ())))
+
+
+def _tool_flaws(recipe: library.Recipe, registry: library.Library, index: int, step: _Step) -> Iterator[errors.Flaw]:
+    tool, args, place = registry.tools.get(step["tool"]), step.get("args", {}), ("phase_a", index)
+    if tool is None:
+        hint = json_schemas.nearest(step["tool"], registry.tools)
+        yield json_schemas.flaw((*place, "tool"), "unknown_tool", f"there is no tool {step['tool']!r:.80}{hint}")
+        return
+    places = [where for where, _ in refs.found_in(args)]
+
+    def lenient(where: json_text.Parts, keyword: str) -> bool:
+        # Only what counts or names the parts of an object is sure before references are resolved.
+        above = any(reference[: len(where)] == where != reference for reference in places)
+        inside = any(where[: len(reference)] == reference for reference in places)
+        return inside or (above and keyword not in ("required", "additionalProperties", "type"))
+
+    yield from json_schemas.flaws(tool.args_schema, args, (*place, "args"), lenient)
+    yield from _doubtful_args(recipe, tool, (*place, "args"), args)
+
+
+def _doubtful_args(
+    recipe: library.Recipe, tool: library.ToolSpec, place: json_text.Parts, args: Mapping[str, plain.Json]
+) -> Iterator[errors.Flaw]:
+    schema = recipe.args_schema
+    for name in tool.args_schema.get("required", ()):
+        if not refs.is_reference(args.get(name)):
+            continue
+        arg = refs.read(args[name]["$ref"]).arg
+        if arg and arg not in schema.get("required", ()) and "default" not in schema["properties"][arg]:
+            message = f"needs a value, but the argument {arg} is optional and has no default"
+            yield json_schemas.flaw((*place, name), "optional_arg", message)
+
+
+def _agent_flaws(recipe: library.Recipe, registry: library.Library, index: int, step: _Step) -> Iterator[errors.Flaw]:
+    archetype, place = step["agent_archetype"], ("phase_b", index)
+    agent, template = registry.agent_of(archetype), registry.prompts.get(step["prompt_type"])
+    if agent is None:
+        hint = json_schemas.nearest(archetype, {agent.archetype for agent in registry.agents})
+        message = f"no agent plays the archetype {archetype!r:.80}{hint}"
+        yield json_schemas.flaw((*place, "agent_archetype"), "unknown_archetype", message)
+    if template is None:
+        hint = json_schemas.nearest(step["prompt_type"], registry.prompts)
+        message = f"there is no prompt template {step['prompt_type']!r:.80}{hint}"
+        yield json_schemas.flaw((*place, "prompt_type"), "unknown_prompt_type", message)
+    if agent is None or template is None:
+        return
+    tier, args = prompts.variant(template, agent.tier), recipe.args_schema.get("properties", {})
+    for code, message in prompts.problems(template.variants[tier], tier, step["input_slots"], args):
+        told = f"the {tier} template of {template.prompt_type} {message}"
+        yield json_schemas.flaw((*place, "prompt_type"), code, told)
+
+
+def _step_nodes(recipe: library.Recipe) -> list[dict[str, plain.Json]]:
+    kinds = (("phase_a", "tool", "tool"), ("phase_b", "agent", "agent_archetype"))
+    return [
+        {"id": step["step_id"], "label": f"{step['step_id']}: {step[field]}", "kind": kind}
+        for phase, kind, field in kinds
+        for _, step in _steps(recipe, phase)
+    ]
+
+
+def _closing_nodes(recipe: library.Recipe) -> list[dict[str, plain.Json]]:
+    document = recipe.document
+    nodes = [
+        {"id": f"commit.{output['slot']}", "label": f"write {output['slot']}", "kind": "output"}
+        for output in document.get("outputs", ())
+    ]
+    if "findings" in document:
+        nodes.append({"id": "findings", "label": f"issues from {document['findings']['$ref']}", "kind": "findings"})
+    return nodes + [
+        {"id": f"dod[{index}]", "label": check["check"], "kind": "check"}
+        for index, check in enumerate(document.get("dod", ()))
+    ]
+
+
+def _data_edges(recipe: library.Recipe) -> list[dict[str, plain.Json]]:
+    document = recipe.document
+    reads = {step["step_id"]: list(_references(step.get("args", {}))) for _, step in _steps(recipe, "phase_a")}
+    reads |= {step["step_id"]: list(step["input_slots"]) for _, step in _steps(recipe, "phase_b")}
+    for output in document.get("outputs", ()):
+        reads[f"commit.{output['slot']}"] = [output["slot"], *_path_roots(output)]
+    reads["findings"] = list(_references(document.get("findings")))
+    for index, check in enumerate(document.get("dod", ())):
+        reads[f"dod[{index}]"] = [check["slot"]] if "slot" in check else _path_roots(check)
+    writers = {
+        step["output_slot"]: step["step_id"] for phase in ("phase_a", "phase_b") for _, step in _steps(recipe, phase)
+    }
+    return [
+        {"source": writers[slot], "target": reader, "label": slot}
+        for reader, slots in reads.items()
+        for slot in dict.fromkeys(slots)
+        if slot in writers
+    ]
+
+
+def _references(value: plain.Json) -> Iterator[str]:
+    return (refs.read(found["$ref"]).root for _, found in refs.found_in(value))
+
+
+def _path_roots(part: _Step) -> list[str]:
+    return [reference.root for reference in prompts.named_in_path(part["path"])]

@@ -1,0 +1,312 @@
+"""
+How a pipeline ends: its outputs, its findings, its definition of done, and the failure of a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from app import errors
+from app.dialects.control_room import prompts, refs
+from app.engine import operations, plain, ports, records
+
+SLOT_NOT_NULL = "slot_not_null"
+SLOT_FIELD_EQUALS = "slot_field_equals"
+FILE_EXISTS = "file_exists"
+
+_TITLE_CHARACTERS = 200
+_MAX_FINDINGS = 1000
+
+_Part: TypeAlias = Mapping[str, plain.Json]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """
+    What became of one check.
+    """
+
+    index: int
+    """Position of the check in the recipe."""
+    check: Mapping[str, plain.Json]
+    """The check as the recipe has it."""
+    problem: str | None
+    """Why it failed; None if it passed."""
+    causes: tuple[str, ...] = ()
+    """Keys of the steps that a resume repeats."""
+    receipts: tuple[str, ...] = ()
+    """Receipts that prove it."""
+
+    @property
+    def key(self) -> str:
+        """
+        Return the key of the check.
+        """
+        return f"dod[{self.index}]"
+
+    @property
+    def told(self) -> str:
+        """
+        Return the failure in one sentence.
+        """
+        return f"{self.key} {self.check['check']}: {self.problem}"
+
+
+async def commit_outputs(ctx: ports.Context, values: refs.Values) -> None:
+    """
+    Write the recipe's `outputs` to files of the workspace.
+
+    Raises:
+        errors.RunFailed: a path cannot be built, or a write failed.
+    """
+    for output in ctx.run.recipe.get("outputs", ()):
+        slot, key = output["slot"], f"commit.{output['slot']}"
+        place = _place(key, slot, *refs.sources(prompts.named_in_path(output["path"])))
+        try:
+            path = await prompts.path(values, output["path"])
+        except refs.BrokenReference as error:
+            raise await refused(ctx, values, key, place, error) from error
+        commit = operations.CommitFile(path=path, text=values.of(slot).part, overwrite=output.get("overwrite", False))
+        successful(await ctx.perform(key, commit, place))
+
+
+async def open_findings(ctx: ports.Context, values: refs.Values) -> None:
+    """
+    Open one issue for each element of the recipe's `findings`.
+
+    Raises:
+        errors.RunFailed: they are no list, or an issue could not be made.
+    """
+    wanted = ctx.run.recipe.get("findings")
+    if wanted is None:
+        return
+    reference = refs.read(wanted["$ref"])
+    try:
+        findings = await _findings(values, reference)
+    except refs.BrokenReference as error:
+        raise await refused(ctx, values, "findings", _place("findings", reference.source), error) from error
+    for index, finding in enumerate(findings):
+        key, issue = f"finding[{index}]", _issue_of_finding(finding, values.receipts(reference.root))
+        successful(await ctx.perform(key, issue, _place(key, reference.source)))
+
+
+async def check(ctx: ports.Context, values: refs.Values) -> None:
+    """
+    Evaluate the recipe's `dod`, and open one issue for each check that fails.
+
+    Raises:
+        errors.RunFailed: `dod_failed`, with the failed checks in `detail`.
+    """
+    checks: Sequence[_Part] = ctx.run.recipe.get("dod", ())
+    verdicts = [await _verdict(ctx, values, index, asked) for index, asked in enumerate(checks)]
+    failed = [verdict for verdict in verdicts if verdict.problem is not None]
+    issues = [
+        await ctx.perform(f"{verdict.key}.issue", _issue_of_check(verdict), _place(f"{verdict.key}.issue"))
+        for verdict in failed
+    ]
+    if failed:
+        raise _failure(failed, issues, len(checks))
+
+
+def successful(record: records.Record) -> records.Record:
+    """
+    Return a record that is done.
+
+    Raises:
+        errors.RunFailed: it is not.
+    """
+    if record.done:
+        return record
+    code, message, detail = "step_failed", record.status.value, {}
+    if record.error is not None:
+        code, message, detail = record.error.code, record.error.message, dict(record.error.detail)
+    raise step_failed(record.key, code, message, detail)
+
+
+async def refused(
+    ctx: ports.Context,
+    values: refs.Values,
+    key: str,
+    place: records.Place,
+    error: refs.BrokenReference,
+    **facts: Any,
+) -> errors.RunFailed:
+    """
+    Put on record that a step's input cannot be built, and return the run's failure.
+
+    The step that filled the slot is a cause as well: only its repetition can make the reference whole.
+    """
+    refusal = operations.Refusal(code=error.code, message=error.message, detail=error.detail, **facts)
+    await ctx.perform(key, refusal, place)
+    writers = values.writers(refs.read(error.detail["ref"]).root)
+    return step_failed(key, error.code, error.message, error.detail, causes=(key, *writers))
+
+
+def step_failed(
+    key: str, code: str, message: str, detail: _Part | None = None, causes: Sequence[str] = ()
+) -> errors.RunFailed:
+    """
+    Return the failure of a run that a failed step ends.
+    """
+    return errors.RunFailed(
+        f"The step {key} failed: {message}",
+        code=code,
+        key=key,
+        detail=detail,
+        causes=causes or (key,),
+        reason="step_failed",
+    )
+
+
+def judge(asked: _Part, value: plain.Json) -> str | None:
+    """
+    Return why a slot does not pass its check, None if it does.
+
+    Args:
+        value: Payload of a pointer, text of an artifact.
+    """
+    slot = asked["slot"]
+    if asked["check"] == SLOT_NOT_NULL:
+        empty = value is None or (isinstance(value, str) and value.strip() in ("", "null"))
+        return f"the slot {slot} is empty" if empty else None
+    try:
+        found = field_of(slot, asked["field"], value)
+    except refs.BrokenReference as error:
+        return error.message
+    expected = asked["expected"]
+    if same(found, expected):
+        return None
+    return f"{slot}.{asked['field']} is {_short(found)}, not {_short(expected)}"
+
+
+def field_of(slot: str, field: str, value: plain.Json) -> plain.Json:
+    """
+    Return what stands at a dot-path inside a slot; JSON null may stand there.
+
+    Raises:
+        refs.BrokenReference: there is nothing.
+    """
+    reference = refs.read(field_path(slot, field))
+    if isinstance(value, str):
+        value = refs.parsed(reference, value)
+    try:
+        return refs.follow(reference, value)
+    except refs.BrokenReference as error:
+        if error.detail["segment"] == reference.text and error.detail["problem"] == "it is null":
+            return None
+        raise
+
+
+def field_path(slot: str, field: str) -> str:
+    """
+    Return the reference that a slot and a dot-path inside it make together.
+    """
+    return f"{slot}{field}" if field.startswith("[") else f"{slot}.{field}"
+
+
+def same(one: plain.Json, other: plain.Json) -> bool:
+    """
+    Tell whether two JSON values are equal: types count, the order of names does not, 1 and 1.0 are one number.
+    """
+    match one, other:
+        case dict(), dict():
+            return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
+        case list(), list():
+            return len(one) == len(other) and all(map(same, one, other))
+        case bool(), bool():
+            return one is other
+        case (bool(), _) | (_, bool()):
+            return False
+        case ((int() | float()), (int() | float())):
+            return one == other
+    return type(one) is type(other) and bool(one == other)
+
+
+async def _findings(values: refs.Values, reference: refs.Reference) -> Sequence[plain.Json]:
+    found = await values.follow(reference)
+    if isinstance(found, str):
+        found = refs.parsed(reference, found)
+    if not isinstance(found, list):
+        raise refs.broken(reference, reference.text, "it is no list")
+    if len(found) > _MAX_FINDINGS:
+        raise refs.broken(reference, reference.text, f"it has more than {_MAX_FINDINGS} elements")
+    return found
+
+
+async def _verdict(ctx: ports.Context, values: refs.Values, index: int, asked: _Part) -> Verdict:
+    if asked["check"] == FILE_EXISTS:
+        return await _verdict_on_file(ctx, values, index, asked)
+    filled = values.of(asked["slot"])
+    return Verdict(
+        index=index,
+        check=asked,
+        problem=judge(asked, await values.content(asked["slot"])),
+        causes=(filled.slot.key,),
+        receipts=filled.receipts,
+    )
+
+
+async def _verdict_on_file(ctx: ports.Context, values: refs.Values, index: int, asked: _Part) -> Verdict:
+    key = f"dod[{index}]"
+    place = _place(key, *refs.sources(prompts.named_in_path(asked["path"])))
+    try:
+        path = await prompts.path(values, asked["path"])
+    except refs.BrokenReference as error:
+        failure = await refused(ctx, values, key, place, error)
+        return Verdict(index=index, check=asked, problem=error.message, causes=failure.causes)
+    record = await ctx.perform(key, operations.Check(check=FILE_EXISTS, subject=path), place)
+    if record.error is not None:
+        problem: str | None = record.error.message
+    else:
+        holds = isinstance(record.output, dict) and record.output.get("holds") is True
+        problem = None if holds else f"there is no file {path}"
+    return Verdict(index=index, check=asked, problem=problem, causes=(key,))
+
+
+def _place(key: str, *sources: str) -> records.Place:
+    return records.Place(step_id=key, phase="dod", input_slot_refs=tuple(dict.fromkeys(sources)))
+
+
+def _failure(failed: Sequence[Verdict], issues: Sequence[records.Record], total: int) -> errors.RunFailed:
+    listed = "; ".join(verdict.told for verdict in failed)
+    checks = [
+        {
+            "key": verdict.key,
+            "check": dict(verdict.check),
+            "message": verdict.problem,
+            "issue": issue.output if issue.done else None,
+        }
+        for verdict, issue in zip(failed, issues, strict=True)
+    ]
+    return errors.RunFailed(
+        f"The definition of done is not met, {len(failed)} of {total} checks failed: {listed}.",
+        code="dod_failed",
+        key=failed[0].key,
+        detail={"failed_checks": checks},
+        causes=list(dict.fromkeys(cause for verdict in failed for cause in verdict.causes)),
+    )
+
+
+def _issue_of_check(verdict: Verdict) -> operations.OpenIssue:
+    return operations.OpenIssue(
+        title=f"Definition of done: {verdict.told}"[:_TITLE_CHARACTERS],
+        body=f"The check {verdict.key} of the definition of done failed: {verdict.problem}.",
+        facts={"kind": "dod", "key": verdict.key, "check": dict(verdict.check), "message": verdict.problem},
+        receipts=verdict.receipts,
+    )
+
+
+def _issue_of_finding(finding: plain.Json, receipts: tuple[str, ...]) -> operations.OpenIssue:
+    facts = finding if isinstance(finding, dict) else {}
+    told = facts.get("message") or facts.get("title") or finding
+    title = plain.preview(told)
+    body = told if isinstance(told, str) and len(told) > len(title) else ""
+    return operations.OpenIssue(
+        title=title or "Finding", body=body, facts={"kind": "finding", "finding": finding}, receipts=receipts
+    )
+
+
+def _short(value: plain.Json) -> str:
+    return plain.preview(plain.encode(value).decode())

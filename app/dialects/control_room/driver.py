@@ -1,0 +1,192 @@
+"""
+The driver: tools, agents, outputs, findings and the definition of done, one after the other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from app.dialects.control_room import done, prompts, refs
+from app.engine import operations, plain, ports, records, runs, slots
+
+_ABSTAINED = re.compile(r"ABSTAIN(?::\s*(.*))?", re.DOTALL)
+
+_Step: TypeAlias = Mapping[str, plain.Json]
+
+
+async def drive(ctx: ports.Context) -> runs.Ending:
+    """
+    Execute the pipeline frozen in the run.
+
+    Raises:
+        errors.RunFailed: a step failed, or the definition of done is not met.
+    """
+    pipeline = _Pipeline(ctx)
+    await pipeline.call_tools()
+    await pipeline.ask_agents()
+    await pipeline.commit_outputs()
+    await pipeline.open_findings()
+    await pipeline.check_done()
+    return runs.Ending()
+
+
+class _Pipeline:
+    def __init__(self, ctx: ports.Context) -> None:
+        self._ctx = ctx
+        self._recipe = ctx.run.recipe
+        self._values = refs.Values(ctx)
+        self._tool_steps: Sequence[_Step] = self._recipe.get("phase_a", ())
+        self._agent_steps: Sequence[_Step] = self._recipe.get("phase_b", ())
+        self._finished = 0
+
+    async def call_tools(self) -> None:
+        self._show("a")
+        for index, step in enumerate(self._tool_steps):
+            await self._call_tool(step, index)
+            self._show("a", finished=1)
+
+    async def ask_agents(self) -> None:
+        self._show("b")
+        for index, step in enumerate(self._agent_steps, start=len(self._tool_steps)):
+            await self._ask_agent(step, index)
+            self._show("b", finished=1)
+
+    async def commit_outputs(self) -> None:
+        self._show("dod")
+        await done.commit_outputs(self._ctx, self._values)
+
+    async def open_findings(self) -> None:
+        await done.open_findings(self._ctx, self._values)
+
+    async def check_done(self) -> None:
+        await done.check(self._ctx, self._values)
+
+    # -- phase a
+
+    async def _call_tool(self, step: _Step, index: int) -> None:
+        key, given = step["step_id"], self._given(step.get("args", {}))
+        place = _place(step, index, "a", refs.sources(refs.read(found["$ref"]) for _, found in refs.found_in(given)))
+        try:
+            args = await self._values.resolved(given)
+        except refs.BrokenReference as error:
+            raise await done.refused(self._ctx, self._values, key, place, error, tool=step["tool"]) from error
+        call = operations.ToolCall(tool=step["tool"], args=args, **_limits(step))
+        record = done.successful(await self._ctx.perform(key, call, place))
+        slot = slots.Slot(
+            type="pointer",
+            receipt_id=record.receipt_id,
+            sha256=record.output_sha256 or "",
+            summary=record.summary,
+            key=key,
+        )
+        self._values.fill(step["output_slot"], refs.Filled(slot=slot, value=record.output, blob=record.blob))
+
+    def _given(self, args: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
+        return {name: value for name, value in args.items() if not self._left_out(value)}
+
+    def _left_out(self, value: plain.Json) -> bool:
+        schema = self._recipe.get("args_schema")
+        if schema is None or not refs.is_reference(value):
+            return False
+        arg = refs.read(value["$ref"]).arg
+        return arg is not None and arg not in schema.get("required", ()) and arg not in self._ctx.run.args
+
+    # -- phase b
+
+    async def _ask_agent(self, step: _Step, index: int) -> None:
+        prompt = self._ctx.run.frozen["prompts"][step["step_id"]]
+        if prompt["tier"] == "t1":
+            await self._ask_in_micro_steps(step, index, prompts.micro_parts(prompt["template"]))
+            return
+        place = _place(step, index, "b", refs.sources(prompts.named(prompt["template"])))
+        record = await self._ask(step["step_id"], step, place, prompt["template"])
+        self._keep(step, step["step_id"], record, record.output)
+
+    async def _ask_in_micro_steps(self, step: _Step, index: int, parts: Mapping[str, str]) -> None:
+        earlier: dict[str, str] = {}
+        keys = {name: f"{step['step_id']}.{name}" for name in prompts.MICRO_STEPS}
+        for name, key in keys.items():
+            place = _place(step, index, "b", refs.sources(prompts.named(parts[name])))
+            record = await self._ask(key, step, place, parts[name], earlier)
+            reply = record.output if record.blob is None else await self._ctx.read(record.blob)
+            earlier[name] = reply.strip()
+        text = f"{earlier['finding']}\n\n{earlier['evidence']}"
+        # A resume that doubts the slot must repeat all three, so its key is that of the first.
+        self._keep(step, keys[prompts.MICRO_STEPS[0]], None, text)
+
+    async def _ask(
+        self, key: str, step: _Step, place: records.Place, template: str, earlier: Mapping[str, str] | None = None
+    ) -> records.Record:
+        archetype = step["agent_archetype"]
+        agent = self._ctx.run.frozen["agents"][archetype]
+        try:
+            body = [await self._injected(piece) for piece in prompts.pieces(template)]
+        except refs.BrokenReference as error:
+            facts = {"agent_id": agent["id"], "archetype": archetype}
+            raise await done.refused(self._ctx, self._values, key, place, error, **facts) from error
+        call = operations.AgentCall(
+            agent_id=agent["id"],
+            archetype=archetype,
+            backend=agent["backend"],
+            model=agent["model"],
+            prompt=prompts.joined([prompts.opening(self._ctx.run.description, earlier or {}), *body]),
+            system=agent["role"] or None,
+            **_limits(step),
+        )
+        return _said_something(done.successful(await self._ctx.perform(key, call, place)))
+
+    async def _injected(self, piece: str | refs.Reference) -> plain.Json:
+        if isinstance(piece, str):
+            return piece
+        if piece.root == refs.TASK or piece.steps:
+            return prompts.text_of(piece, await self._values.follow(piece))
+        filled = self._values.of(piece.root)
+        return filled.slot.summary if filled.slot.type == "pointer" else filled.part
+
+    def _keep(self, step: _Step, key: str, record: records.Record | None, text: str | None) -> None:
+        whole = record.output_sha256 if record is not None else plain.sha256(plain.content(text))
+        agent = self._ctx.run.frozen["agents"][step["agent_archetype"]]
+        blob = record.blob if record is not None else None
+        slot = slots.Slot(
+            type="artifact",
+            agent_id=agent["id"],
+            text=text,
+            blob=blob,
+            sha256=whole or "",
+            summary=record.summary if record is not None else plain.preview(text),
+            key=key,
+        )
+        self._values.fill(step["output_slot"], refs.Filled(slot=slot, value=text, blob=blob))
+
+    def _show(self, phase: str, *, finished: int = 0) -> None:
+        self._finished += finished
+        total = len(self._tool_steps) + len(self._agent_steps)
+        self._ctx.show(slots.Progress(phase=phase, finished_steps=self._finished, total_steps=total))
+
+
+def _place(step: _Step, index: int, phase: str, sources: tuple[str, ...]) -> records.Place:
+    return records.Place(
+        step_id=step["step_id"],
+        step_index=index,
+        phase=phase,
+        output_slot=step["output_slot"],
+        input_slot_refs=sources,
+    )
+
+
+def _limits(step: _Step) -> dict[str, plain.Json]:
+    return {name: step[name] for name in ("timeout_seconds", "on_interrupted") if name in step}
+
+
+def _said_something(record: records.Record) -> records.Record:
+    if record.blob is not None:
+        return record
+    reply = str(record.output or "").strip()
+    abstained = _ABSTAINED.fullmatch(reply)
+    if not reply:
+        raise done.step_failed(record.key, "empty_reply", "the agent returned nothing")
+    if abstained:
+        raise done.step_failed(record.key, "abstained", f"the agent abstained: {abstained[1] or 'it gave no reason'}")
+    return record

@@ -1,0 +1,263 @@
+"""
+The parser: a text becomes a recipe, or the list of everything that is wrong with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from app import errors
+from app.dialects import json_schemas, task_patterns
+from app.dialects.control_room import done, prompts, refs, schema
+from app.engine import json_text, library, plain
+
+DIALECT = "control_room"
+"""Name of this dialect."""
+
+_RESERVED_STEPS = ("commit", "dod", "finding", "findings")
+
+_Part: TypeAlias = Mapping[str, plain.Json]
+_Place: TypeAlias = json_text.Parts
+
+
+def parse(source: str) -> library.Recipe:
+    """
+    Read a recipe.
+
+    Raises:
+        errors.RecipeInvalid: with every flaw found.
+    """
+    document = _document(source)
+    found = json_schemas.flaws(schema.json_schema(), document)
+    if isinstance(document, dict):
+        found = [_renamed(flaw) for flaw in found] + _Survey(document).flaws()
+    if found:
+        raise errors.RecipeInvalid(f"The recipe is not valid: {_told(found[0])}", flaws=list(dict.fromkeys(found)))
+    return library.Recipe(
+        recipe_id=document["recipe_id"],
+        dialect=DIALECT,
+        label=document.get("label", document["recipe_id"]),
+        document=document,
+        args_schema=args_schema(document),
+        task_patterns=tuple(document.get("task_patterns", ())),
+        total_steps=len(document.get("phase_a", ())) + len(document.get("phase_b", ())),
+    )
+
+
+def args_schema(document: _Part) -> dict[str, plain.Json]:
+    """
+    Return the schema of a recipe's arguments: the declared one, or every `task.args.X` that is named, required.
+    """
+    closed = {"type": "object", "additionalProperties": False}
+    if "args_schema" in document:
+        return closed | dict(document["args_schema"])
+    names = list(dict.fromkeys(reference.arg for reference in _Survey(document).references() if reference.arg))
+    return closed | {"properties": {name: {} for name in names}, "required": names}
+
+
+def _document(source: str) -> plain.Json:
+    try:
+        return json_text.read(source)
+    except errors.InputRefused as error:
+        raise errors.RecipeInvalid(f"The recipe is not valid: {error.message}", flaws=error.flaws) from error
+
+
+def _renamed(flaw: errors.Flaw) -> errors.Flaw:
+    if flaw.code == "invalid_value" and flaw.path.endswith("].check"):
+        return errors.Flaw(path=flaw.path, code="unknown_check", message=flaw.message)
+    return flaw
+
+
+def _told(flaw: errors.Flaw) -> str:
+    return f"{flaw.path} {flaw.message}"
+
+
+class _Survey:
+    """
+    Look through a document that may be malformed, and pass over what is not of the expected kind.
+    """
+
+    def __init__(self, document: _Part) -> None:
+        self._document = document
+        self._tool_steps = list(_objects(document, "phase_a"))
+        self._agent_steps = list(_objects(document, "phase_b"))
+        self._steps = [*self._tool_steps, *self._agent_steps]
+        written = [(_text(step, "output_slot"), index) for index, (_, step) in enumerate(self._steps)]
+        self._written = {slot: index for slot, index in reversed(written) if slot is not None}
+
+    def flaws(self) -> list[errors.Flaw]:
+        return [
+            *self._of_steps(),
+            *self._of_input_slots(),
+            *self._of_references(),
+            *self._of_outputs(),
+            *self._of_checks(),
+            *self._of_patterns(),
+            *self._of_args_schema(),
+        ]
+
+    def references(self) -> Iterator[refs.Reference]:
+        for _, text, _ in self._reference_texts():
+            try:
+                yield refs.read(text)
+            except ValueError:
+                continue
+
+    def _of_steps(self) -> Iterator[errors.Flaw]:
+        if not self._steps and all(isinstance(self._document.get(name, []), list) for name in ("phase_a", "phase_b")):
+            yield json_schemas.flaw((), "no_steps", "has no steps")
+        ids: set[str] = set()
+        slots: set[str] = set()
+        for place, step in self._steps:
+            step_id, slot = _text(step, "step_id"), _text(step, "output_slot")
+            if step_id in ids:
+                yield json_schemas.flaw((*place, "step_id"), "duplicate_step_id", f"{step_id} is the id of two steps")
+            if step_id in _RESERVED_STEPS:
+                yield json_schemas.flaw((*place, "step_id"), "reserved_name", f"{step_id} is kept for the engine")
+            if slot in slots:
+                yield json_schemas.flaw((*place, "output_slot"), "duplicate_slot", f"{slot} is filled by two steps")
+            if slot == refs.TASK:
+                yield json_schemas.flaw(
+                    (*place, "output_slot"), "reserved_name", "task is the root of the task's facts"
+                )
+            ids.update([step_id] if step_id else [])
+            slots.update([slot] if slot else [])
+
+    def _of_input_slots(self) -> Iterator[errors.Flaw]:
+        for index, (place, step) in enumerate(self._agent_steps, start=len(self._tool_steps)):
+            given = step.get("input_slots")
+            named = given if isinstance(given, list) else []
+            for position, slot in enumerate(named):
+                here = (*place, "input_slots", position)
+                if slot in named[:position]:
+                    yield json_schemas.flaw(here, "duplicate_slot", "is named twice")
+                elif isinstance(slot, str):
+                    yield from self._unwritten(slot, index, here, "unknown_slot")
+
+    def _of_references(self) -> Iterator[errors.Flaw]:
+        declared = self._declared()
+        for place, text, before in self._reference_texts():
+            try:
+                reference = refs.read(text)
+            except ValueError as error:
+                yield json_schemas.flaw(place, "invalid_ref", f"{text!r:.80} {error}")
+                continue
+            if reference.root != refs.TASK:
+                yield from self._unwritten(reference.root, before, place, "unreachable_ref_root")
+            elif (problem := refs.task_problem(reference, declared)) is not None:
+                yield json_schemas.flaw(place, *problem)
+        for place, found in self._reference_objects():
+            if not (len(found) == 1 and isinstance(found["$ref"], str)):
+                yield json_schemas.flaw(place, "invalid_ref", "a $ref object holds one text and nothing beside it")
+
+    def _declared(self) -> Sequence[str]:
+        declared = self._document.get("args_schema")
+        if not isinstance(declared, dict):
+            return [reference.arg for reference in self.references() if reference.arg]
+        properties = declared.get("properties")
+        return list(properties) if isinstance(properties, dict) else ()
+
+    def _reference_objects(self) -> Iterator[tuple[_Place, _Part]]:
+        for place, step in self._tool_steps:
+            yield from refs.found_in(step.get("args"), (*place, "args"))
+
+    def _reference_texts(self) -> Iterator[tuple[_Place, str, int]]:
+        for index, (place, step) in enumerate(self._tool_steps):
+            for where, found in refs.found_in(step.get("args"), (*place, "args")):
+                if isinstance(found["$ref"], str):
+                    yield (*where, "$ref"), found["$ref"], index
+        end = len(self._steps)
+        for name in ("outputs", "dod"):
+            for place, part in _objects(self._document, name):
+                yield from ((where, text, end) for where, text in _path_references(part.get("path"), (*place, "path")))
+        for where, text in _path_references(self._document.get("findings"), ("findings",)):
+            yield where, text, end
+
+    def _of_outputs(self) -> Iterator[errors.Flaw]:
+        seen: set[str] = set()
+        for place, output in _objects(self._document, "outputs"):
+            slot, here = _text(output, "slot"), (*place, "slot")
+            if slot is None:
+                continue
+            yield from self._unwritten(slot, len(self._steps), here, "unknown_slot")
+            if self._written.get(slot, len(self._steps)) < len(self._tool_steps):
+                yield json_schemas.flaw(here, "not_an_artifact", f"{slot} is filled by a tool; only texts are written")
+            if slot in seen:
+                yield json_schemas.flaw(here, "duplicate_slot", f"{slot} is written twice")
+            seen.add(slot)
+            yield from _bad_template(output.get("path"), (*place, "path"))
+
+    def _of_checks(self) -> Iterator[errors.Flaw]:
+        for place, check in _objects(self._document, "dod"):
+            slot, field = _text(check, "slot"), _text(check, "field")
+            if slot is not None:
+                yield from self._unwritten(slot, len(self._steps), (*place, "slot"), "unknown_slot")
+            if field:
+                try:
+                    refs.read(done.field_path("slot", field))
+                except ValueError as error:
+                    yield json_schemas.flaw((*place, "field"), "invalid_ref", f"{field!r:.80} {error}")
+            yield from _bad_template(check.get("path"), (*place, "path"))
+
+    def _of_patterns(self) -> Iterator[errors.Flaw]:
+        declared = self._declared()
+        patterns = self._document.get("task_patterns")
+        for index, pattern in enumerate(patterns if isinstance(patterns, list) else ()):
+            if not isinstance(pattern, str):
+                continue
+            here = ("task_patterns", index)
+            try:
+                groups = task_patterns.read(pattern).groups
+            except ValueError as error:
+                yield json_schemas.flaw(here, "invalid_pattern", str(error))
+                continue
+            for name in sorted(set(groups) - set(declared)):
+                yield json_schemas.flaw(here, "undeclared_arg", f"the group {name} is no argument of the recipe")
+
+    def _of_args_schema(self) -> list[errors.Flaw]:
+        if "args_schema" not in self._document:
+            return []
+        return json_schemas.schema_flaws(self._document["args_schema"], ("args_schema",))
+
+    def _unwritten(self, slot: str, before: int, place: _Place, code: str) -> Iterator[errors.Flaw]:
+        index = self._written.get(slot)
+        if index is None:
+            yield json_schemas.flaw(place, code, f"no step fills the slot {slot!r:.80}{self._hint(slot)}")
+        elif index >= before:
+            step = _text(self._steps[index][1], "step_id")
+            yield json_schemas.flaw(place, "slot_before_written", f"{slot} is filled only later, by the step {step}")
+
+    def _hint(self, slot: str) -> str:
+        for _, step in self._steps:
+            if step.get("step_id") == slot:
+                return f"; the step {slot} fills {_text(step, 'output_slot')}"
+        return json_schemas.nearest(slot, [*self._written, refs.TASK])
+
+
+def _objects(document: _Part, name: str) -> Iterator[tuple[_Place, _Part]]:
+    parts = document.get(name)
+    for index, part in enumerate(parts if isinstance(parts, list) else ()):
+        if isinstance(part, dict):
+            yield (name, index), part
+
+
+def _text(part: _Part, name: str) -> str | None:
+    value = part.get(name)
+    return value if isinstance(value, str) else None
+
+
+def _path_references(path: plain.Json, place: _Place) -> Iterator[tuple[_Place, str]]:
+    match path:
+        case {"$ref": str(text)}:
+            yield (*place, "$ref"), text
+        case str() if not list(_bad_template(path, place)):
+            yield from ((place, reference.text) for reference in prompts.named(path))
+
+
+def _bad_template(path: plain.Json, place: _Place) -> Iterator[errors.Flaw]:
+    if isinstance(path, str):
+        try:
+            prompts.pieces(path)
+        except ValueError as error:
+            yield json_schemas.flaw(place, "invalid_template", str(error))

@@ -1,0 +1,292 @@
+"""
+References: how `$ref` and `{{…}}` name a value of the task or of a slot (execution-modes, appendix C), and the values.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from app import errors
+from app.engine import json_text, plain, ports, records, slots
+
+TASK = "task"
+"""Root of everything that the run was given; no slot may have this name."""
+TASK_FIELDS = ("description", "args", "initial_args", "session_plan_task_id", "run_id")
+"""What stands below the root `task`; `args` and `initial_args` are one object."""
+
+_MAX_CHARACTERS = 500
+_SEGMENT = re.compile(r"([^.\[\]{}\x00-\x1f]+)((?:\[[0-9]{1,9}\])*)")
+_ARGS = ("args", "initial_args")
+
+
+class BrokenReference(errors.StepError):
+    """
+    A reference leads nowhere.
+    """
+
+    default_code = "ref_unresolved"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """
+    A reference, read.
+    """
+
+    text: str
+    """As the recipe has it, e.g. `discovery.matches[0].path`."""
+    root: str
+    """`task`, or the name of a slot."""
+    steps: tuple[str | int, ...]
+    """Names and positions that lead on from the root."""
+
+    @property
+    def source(self) -> str:
+        """
+        Return what is read, as journal lines name it: the slot, `task.description` or `task.args`.
+        """
+        if self.root != TASK or not self.steps:
+            return self.root
+        return f"{TASK}.args" if self.steps[0] in _ARGS else f"{TASK}.{self.steps[0]}"
+
+    @property
+    def arg(self) -> str | None:
+        """
+        Return the name of the task's argument that is read; None for anything else, and for all of them together.
+        """
+        named = self.root == TASK and len(self.steps) > 1 and self.steps[0] in _ARGS
+        return str(self.steps[1]) if named else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filled:
+    """
+    A slot with what it stands for.
+    """
+
+    slot: slots.Slot
+    """The slot as cache.json shows it."""
+    value: plain.Json
+    """Payload of a pointer, text of an artifact; None where `blob` holds it."""
+    blob: records.BlobRef | None = None
+    """Handle of a value over 64 kB."""
+
+    @property
+    def part(self) -> plain.Json:
+        """
+        Return an artifact's text as operations carry it: the text, or `{"blob": …}`.
+        """
+        return self.value if self.blob is None else {"blob": self.blob.to_json()}
+
+    @property
+    def receipts(self) -> tuple[str, ...]:
+        """
+        Return the receipt behind a pointer; none for an artifact.
+        """
+        return () if self.slot.receipt_id is None else (self.slot.receipt_id,)
+
+
+class Values:
+    """
+    Everything that a run's references can name so far.
+    """
+
+    def __init__(self, ctx: ports.Context) -> None:
+        self._ctx = ctx
+        self._filled: dict[str, Filled] = {}
+        self._task = {
+            "description": ctx.run.description,
+            "args": ctx.run.args,
+            "initial_args": ctx.run.args,
+            "session_plan_task_id": ctx.run.session_plan_task_id,
+            "run_id": ctx.run.run_id,
+        }
+
+    def fill(self, name: str, filled: Filled) -> None:
+        """
+        Keep a slot, and show it.
+        """
+        self._filled[name] = filled
+        self._ctx.fill(name, filled.slot)
+
+    def of(self, name: str) -> Filled:
+        """
+        Return a slot that was filled.
+        """
+        return self._filled[name]
+
+    def writers(self, root: str) -> tuple[str, ...]:
+        """
+        Return the key of the step that filled a slot; none for `task`.
+        """
+        return (self._filled[root].slot.key,) if root in self._filled else ()
+
+    def receipts(self, root: str) -> tuple[str, ...]:
+        """
+        Return the receipt behind a slot; none for `task` and for artifacts.
+        """
+        return self._filled[root].receipts if root in self._filled else ()
+
+    async def content(self, name: str) -> plain.Json:
+        """
+        Return the whole of a slot: the payload of a pointer, the text of an artifact.
+        """
+        filled = self._filled[name]
+        return filled.value if filled.blob is None else await self._ctx.read(filled.blob)
+
+    async def follow(self, reference: Reference) -> plain.Json:
+        """
+        Return what a reference leads to; one that leads into an artifact reads its text as JSON.
+
+        Raises:
+            BrokenReference: it leads nowhere.
+        """
+        if reference.root == TASK:
+            return follow(reference, self._task)
+        value = await self.content(reference.root)
+        if isinstance(value, str) and reference.steps:
+            value = parsed(reference, value)
+        return follow(reference, value)
+
+    async def resolved(self, value: plain.Json) -> plain.Json:
+        """
+        Return a value with what its `$ref` objects stand for in their places.
+
+        Raises:
+            BrokenReference: one of them leads nowhere.
+        """
+        texts = dict.fromkeys(found["$ref"] for _, found in found_in(value))
+        return replaced(value, {text: await self.follow(read(text)) for text in texts})
+
+
+@functools.lru_cache(maxsize=4096)
+def read(text: str) -> Reference:
+    """
+    Read a reference.
+
+    Raises:
+        ValueError: it has not the form `name.name[0].name`; the message says where.
+    """
+    if len(text) > _MAX_CHARACTERS:
+        raise ValueError(f"is longer than {_MAX_CHARACTERS} characters")
+    steps: list[str | int] = []
+    for segment in text.split("."):
+        found = _SEGMENT.fullmatch(segment)
+        if found is None or found[1] != found[1].strip():
+            raise ValueError(f"has the part {segment!r:.80}, which is no name with [N] behind it")
+        steps += [found[1], *(int(number) for number in re.findall("[0-9]+", found[2]))]
+    return Reference(text=text, root=str(steps[0]), steps=tuple(steps[1:]))
+
+
+def follow(reference: Reference, value: plain.Json) -> plain.Json:
+    """
+    Return what a reference leads to, from the value of its root.
+
+    Raises:
+        BrokenReference: something on the way is absent or null; the segment is named.
+    """
+    if value is None:
+        raise broken(reference, reference.root, "it is null")
+    at = reference.root
+    for step in reference.steps:
+        place = f"{at}[{step}]" if isinstance(step, int) else f"{at}.{step}"
+        problem = _problem(step, value, at)
+        if problem is not None:
+            raise broken(reference, place, problem)
+        value, at = value[step], place
+        if value is None:
+            raise broken(reference, at, "it is null")
+    return value
+
+
+def parsed(reference: Reference, text: str) -> plain.Json:
+    """
+    Return the JSON that an artifact's text is.
+
+    Raises:
+        BrokenReference: it is none.
+    """
+    try:
+        return json_text.read(text)
+    except errors.InputRefused as error:
+        raise broken(reference, reference.root, error.message) from error
+
+
+def broken(reference: Reference, segment: str, problem: str) -> BrokenReference:
+    """
+    Return the error of a reference that breaks at a segment.
+    """
+    return BrokenReference(
+        f"The reference {reference.text} breaks at {segment}: {problem}.",
+        detail={"ref": reference.text, "segment": segment, "problem": problem},
+    )
+
+
+def sources(references: Iterable[Reference]) -> tuple[str, ...]:
+    """
+    Return what references read, each once and in order.
+    """
+    return tuple(dict.fromkeys(reference.source for reference in references))
+
+
+def task_problem(reference: Reference, args: Collection[str]) -> tuple[str, str] | None:
+    """
+    Return code and message of what is wrong with a reference below `task`; None if it can be followed.
+
+    Args:
+        args: Arguments that the recipe declares.
+    """
+    if not reference.steps or reference.steps[0] not in TASK_FIELDS:
+        return "unreachable_ref_root", f"{reference.text} names nothing of the task; it has {', '.join(TASK_FIELDS)}"
+    if reference.arg is not None and reference.arg not in args:
+        return "undeclared_arg", f"{reference.text} names an argument that args_schema does not declare"
+    return None
+
+
+def is_reference(value: plain.Json) -> bool:
+    """
+    Tell whether a value of a recipe is a `$ref` object.
+    """
+    return isinstance(value, dict) and "$ref" in value
+
+
+def found_in(value: plain.Json, place: json_text.Parts = ()) -> Iterator[tuple[json_text.Parts, plain.Json]]:
+    """
+    Yield every `$ref` object inside a value with its place, at any depth.
+    """
+    if is_reference(value):
+        yield place, value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from found_in(item, (*place, name))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from found_in(item, (*place, index))
+
+
+def replaced(value: plain.Json, values: Mapping[str, plain.Json]) -> plain.Json:
+    """
+    Return a value with what its `$ref` objects stand for in their places.
+
+    Args:
+        values: What each reference's text leads to.
+    """
+    if is_reference(value):
+        return values[value["$ref"]]
+    if isinstance(value, dict):
+        return {name: replaced(item, values) for name, item in value.items()}
+    if isinstance(value, list):
+        return [replaced(item, values) for item in value]
+    return value
+
+
+def _problem(step: str | int, value: plain.Json, at: str) -> str | None:
+    match step, value:
+        case int(), list():
+            return None if step < len(value) else f"it does not exist, since {at} has {len(value)} elements"
+        case str(), dict():
+            return None if step in value else "it does not exist"
+    return f"{at} is no {'list' if isinstance(step, int) else 'object'}"

@@ -1,0 +1,176 @@
+"""
+The JSON Schema of control_room recipes (execution-modes, appendix B), for editors and for the parser.
+"""
+
+from __future__ import annotations
+
+from app.dialects.control_room import done
+from app.engine import plain
+
+VERSION = 1
+"""Raised when a recipe that was valid no longer is."""
+
+NAME = r"^[A-Za-z0-9_-]{1,64}$"
+"""Form of step ids and slot names."""
+RECIPE_ID = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$"
+"""Form of recipe ids."""
+
+_Schema = dict[str, plain.Json]
+
+_ON_INTERRUPTED = ["rerun", "ask", "fail"]
+_DAY_SECONDS = 24 * 60 * 60
+
+
+def json_schema() -> _Schema:
+    """
+    Return the schema, strict: no object takes a field that it does not name.
+    """
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:control-room:schema:control_room:{VERSION}",
+        "title": "Control Room recipe",
+        "description": "A pipeline: tools, then agents, then the definition of done.",
+        **_recipe(),
+        "$defs": {
+            "tool_step": _tool_step(),
+            "agent_step": _agent_step(),
+            "output": _output(),
+            "check": _check(),
+            "reference": _reference(),
+            "path": _path(),
+        },
+    }
+
+
+def _recipe() -> _Schema:
+    return _object(
+        required=["recipe_id"],
+        **{"$schema": _text("Address of this schema, for editors.", maxLength=300)},
+        recipe_id=_text("Unique id; a project's recipe shadows the bundled one that has the same.", pattern=RECIPE_ID),
+        label=_text("Name for people; by default the id.", minLength=1, maxLength=200),
+        task_patterns={
+            "type": "array",
+            "items": {"type": "string"},
+            "maxItems": 100,
+            "description": "Phrases, or regular expressions written /…/, that route a task to this recipe.",
+        },
+        args_schema={
+            "type": "object",
+            "description": "JSON Schema of the arguments; without it each task.args.X that is named is required.",
+        },
+        phase_a=_list("tool_step", "Tool steps, in order; no model takes part."),
+        phase_b=_list("agent_step", "Agent steps, in order; each feeds the next."),
+        outputs=_list("output", "Files written after the last agent step and before the definition of done."),
+        findings={"$ref": "#/$defs/reference", "description": "A list; each of its elements becomes an issue."},
+        dod=_list("check", "Definition of done: checks that the finished pipeline must pass."),
+    )
+
+
+def _tool_step() -> _Schema:
+    return _object(
+        required=["step_id", "tool", "output_slot"],
+        step_id=_text("Unique in the recipe; the step's key in logs.", pattern=NAME),
+        tool=_text("Id of the tool."),
+        args={"type": "object", "description": "Arguments of the tool: values, or $ref objects at any depth."},
+        output_slot=_text("Slot that the payload is kept in.", pattern=NAME),
+        **_limits(),
+    )
+
+
+def _agent_step() -> _Schema:
+    return _object(
+        required=["step_id", "agent_archetype", "input_slots", "output_slot", "prompt_type"],
+        step_id=_text("Unique in the recipe; the step's key in logs.", pattern=NAME),
+        agent_archetype=_text("Role that the agent plays: planner, writer, editor, …"),
+        input_slots={
+            "type": "array",
+            "items": {"type": "string"},
+            "maxItems": 50,
+            "description": "Slots that the prompt may name.",
+        },
+        output_slot=_text("Slot that the reply is kept in.", pattern=NAME),
+        prompt_type=_text("Key of the prompt template in the registry."),
+        **_limits(),
+    )
+
+
+def _limits() -> _Schema:
+    return {
+        "timeout_seconds": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "maximum": _DAY_SECONDS,
+            "description": "Wall-clock limit of the step; by default that of the tool or the backend.",
+        },
+        "on_interrupted": {
+            "type": "string",
+            "enum": _ON_INTERRUPTED,
+            "description": "What a restart does with the step in flight: rerun it (default), ask a person, or fail.",
+        },
+    }
+
+
+def _output() -> _Schema:
+    return _object(
+        required=["slot", "path"],
+        slot=_text("Slot of an agent step, whose text is written."),
+        path={"$ref": "#/$defs/path", "description": "File in the workspace."},
+        overwrite={
+            "type": "boolean",
+            "default": False,
+            "description": "Whether an existing file is replaced; otherwise it fails the step.",
+        },
+    )
+
+
+def _check() -> _Schema:
+    kinds = {
+        done.SLOT_NOT_NULL: _fields("slot"),
+        done.SLOT_FIELD_EQUALS: _fields("slot", "field", "expected"),
+        done.FILE_EXISTS: _fields("path"),
+    }
+    return {
+        "type": "object",
+        "required": ["check"],
+        "properties": {"check": {"enum": list(kinds), "description": "Kind of the check."}},
+        "allOf": [
+            {"if": {"required": ["check"], "properties": {"check": {"const": kind}}}, "then": then}
+            for kind, then in kinds.items()
+        ],
+    }
+
+
+def _fields(*names: str) -> _Schema:
+    fields: _Schema = {
+        "slot": _text("Slot to inspect."),
+        "field": _text("Dot-path inside the slot's value.", minLength=1),
+        "expected": {"description": "Value that must stand there, compared as JSON."},
+        "path": {"$ref": "#/$defs/path", "description": "File that must be in the workspace."},
+    }
+    return _object(required=["check", *names], check={}, **{name: fields[name] for name in names})
+
+
+def _reference() -> _Schema:
+    reference = {"type": "string", "description": "`task.…` or a slot, then names and [N]."}
+    return _object(required=["$ref"], **{"$ref": reference})
+
+
+def _path() -> _Schema:
+    return _reference() | {
+        "type": ["string", "object"],
+        "minLength": 1,
+        "maxLength": 1024,
+        "description": "A path inside the workspace: a text, which may hold {{…}}, or a $ref object.",
+    }
+
+
+def _list(kind: str, description: str) -> _Schema:
+    return {"type": "array", "items": {"$ref": f"#/$defs/{kind}"}, "maxItems": 200, "description": description}
+
+
+def _object(*, required: list[str], **properties: plain.Json) -> _Schema:
+    return {"type": "object", "required": required, "properties": properties, "additionalProperties": False}
+
+
+def _text(description: str, **limits: plain.Json) -> _Schema:
+    return {"type": "string", **limits, "description": description}

@@ -1,0 +1,15 @@
+"""
+All dialects by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from app.dialects.control_room import ControlRoom
+from app.engine import ports
+
+DIALECTS: Mapping[str, ports.Dialect] = {
+    "control_room": ControlRoom(),
+}
+"""One line for each."""
