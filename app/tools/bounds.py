@@ -1,0 +1,79 @@
+"""
+Keep what tools return small enough for journals, receipts and prompts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from app.engine import plain
+
+PAYLOAD_BYTES = 30_000
+"""Largest payload as compact JSON; a template takes up to 32 kB."""
+
+LIST_ENTRIES = 200
+"""Longest list in a payload."""
+
+REPORT_CHARACTERS = 2_000
+"""Longest report, so that it fits the prompt of a small model."""
+
+QUOTE_CHARACTERS = 200
+"""Longest quotation."""
+
+SUMMARY_CHARACTERS = 200
+"""Longest summary."""
+
+
+def clipped(text: str, limit: int = QUOTE_CHARACTERS) -> str:
+    """
+    Return a text on one line, cut to a number of characters.
+    """
+    line = " ".join(text[: 8 * limit].split())
+    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+
+
+def report(lines: Iterable[str]) -> str:
+    """
+    Join the lines of a report as far as they fit, and say if some did not.
+    """
+    shown: list[str] = []
+    room = REPORT_CHARACTERS - len("…")
+    for line in lines:
+        room -= len(line) + 1
+        if room < 0:
+            return "\n".join([*shown, "…"])
+        shown.append(line)
+    return "\n".join(shown)
+
+
+def fitted(payload: dict[str, plain.Json], lists: Sequence[str]) -> dict[str, plain.Json]:
+    """
+    Return the payload with its named lists cut to fit, with their true lengths in `totals`.
+
+    The list that takes most room is halved until all fit, so a short list is never cut for the sake of a long one.
+    """
+    totals = {name: len(payload[name]) for name in lists}
+    fitting = {**payload, **{name: payload[name][:LIST_ENTRIES] for name in lists}}
+    fitting |= {"truncated": True, "totals": totals}
+    sizes = {name: len(plain.encode(fitting[name])) for name in lists}
+    rest = len(plain.encode(fitting)) - sum(sizes.values())
+    while rest + sum(sizes.values()) > PAYLOAD_BYTES and any(fitting[name] for name in lists):
+        longest = max(lists, key=lambda name: sizes[name])
+        fitting[longest] = fitting[longest][: len(fitting[longest]) // 2]
+        sizes[longest] = len(plain.encode(fitting[longest]))
+    fitting["truncated"] = bool(payload.get("truncated")) or any(totals[name] > len(fitting[name]) for name in lists)
+    return fitting
+
+
+def mean(values: Sequence[float]) -> float:
+    """
+    Return the mean, 0 of nothing.
+    """
+    return sum(values) / len(values) if values else 0.0
+
+
+def share(part: float, whole: float) -> float:
+    """
+    Return a part as a fraction rounded to three places, 0 of nothing.
+    """
+    return round(part / whole, 3) if whole else 0.0

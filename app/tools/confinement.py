@@ -1,0 +1,198 @@
+"""
+Walk relative paths below one folder without ever leaving it.
+
+Each component is opened relative to the descriptor of the folder before it and never follows a link by itself. A link
+is read and its target walked by the same rules, so links inside the workspace work and links out of it are refused.
+There is no moment between a check and a use in which a swapped folder or link could lead elsewhere: what was checked
+is what is held open. (Resolving a path and opening the result would have such a moment; verifying through /proc works
+on Linux only.) Hard links cannot be told from files and are read as such.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import deque
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from app.tools import failures
+
+RESERVED = frozenset({".control-room", ".git"})
+"""Folders that lie in the workspace and do not belong to it: runs with their secrets, hooks that would be executed."""
+
+MAX_COMPONENTS = 64
+"""Components of a path, links resolved."""
+
+MAX_LINKS = 16
+"""Links followed on the way to one file; more is taken for a circle."""
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# O_NONBLOCK: opening a named pipe must not wait for a writer.
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def components(path: str) -> tuple[str, ...]:
+    """
+    Split a relative path, refusing every form that could name something outside.
+
+    Raises:
+        errors.ToolFailed: `path_outside_workspace`, with the reason.
+    """
+    if "\0" in path:
+        raise failures.outside(path, "it holds a NUL byte")
+    if path.startswith(("/", "~/")) or path == "~":
+        raise failures.outside(path, "it is absolute")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        raise failures.outside(path, "it cannot be a file name") from None
+    parts = tuple(part for part in path.split("/") if part not in {"", "."})
+    if ".." in parts:
+        raise failures.outside(path, "it holds '..'")
+    if len(parts) > MAX_COMPONENTS:
+        raise failures.outside(path, f"it has more than {MAX_COMPONENTS} components")
+    _refuse_reserved(path, parts)
+    return parts
+
+
+class Descent:
+    """
+    The folders held open on the way from the root to one path; leaving the context closes them.
+    """
+
+    def __init__(self, root: Path, path: str) -> None:
+        self._root = root
+        self._path = path
+        self._links = 0
+        self._folders: list[int] = []
+        self._closing = ExitStack()
+
+    def __enter__(self) -> Self:
+        try:
+            self._hold(os.open(self._root, _FOLDER & ~os.O_NOFOLLOW))
+        except OSError as error:
+            raise failures.no_workspace(error) from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closing.close()
+
+    @property
+    def folder(self) -> int:
+        """
+        Descriptor of the folder reached.
+        """
+        return self._folders[-1]
+
+    def enter(self, parts: Iterable[str], *, create: bool = False) -> None:
+        """
+        Go down into a folder; with `create`, missing ones are made and synced.
+        """
+        pending = deque(parts)
+        try:
+            while pending:
+                name = self._next_real(pending)
+                if name is not None:
+                    self._hold(self._opened_folder(name, create))
+        except OSError as error:
+            raise failures.of_system(self._path, error, "write_failed" if create else "file_unreadable") from error
+
+    def open_file(self, parts: Iterable[str]) -> int:
+        """
+        Return a descriptor of a regular file, opened for reading; it is closed with the context.
+        """
+        pending = deque(parts)
+        try:
+            while pending:
+                name = self._next_real(pending)
+                if name is not None and not pending:
+                    return self._opened_file(name)
+                if name is not None:
+                    self._hold(self._opened_folder(name, create=False))
+        except OSError as error:
+            raise failures.of_system(self._path, error) from error
+        raise failures.not_a_file(self._path)
+
+    def _next_real(self, pending: deque[str]) -> str | None:
+        """
+        Take the next component; a link puts its target in its place and gives None.
+        """
+        name = pending.popleft()
+        if name in {"", "."}:
+            return None
+        if name == "..":
+            self._go_up()
+            return None
+        _refuse_reserved(self._path, (name,))
+        target = self._link_target(name)
+        if target is None:
+            return name
+        self._links += 1
+        if self._links > MAX_LINKS or len(pending) > MAX_COMPONENTS:
+            raise failures.outside(self._path, "its links lead in a circle")
+        pending.extendleft(reversed(self._from_here(target).split("/")))
+        return None
+
+    def _go_up(self) -> None:
+        if len(self._folders) == 1:
+            raise failures.outside(self._path, "a link leads out of it")
+        self._folders.pop()
+
+    def _link_target(self, name: str) -> str | None:
+        try:
+            return os.readlink(name, dir_fd=self.folder)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if stat.S_ISLNK(os.lstat(name, dir_fd=self.folder).st_mode):
+                raise failures.of_system(self._path, error) from error
+            return None
+
+    def _from_here(self, target: str) -> str:
+        if not target.startswith("/"):
+            return target
+        for root in (str(self._root), str(self._root.resolve())):
+            if target == root or target.startswith(root.rstrip("/") + "/"):
+                del self._folders[1:]
+                return target[len(root.rstrip("/")) :].lstrip("/")
+        raise failures.outside(self._path, "a link leads out of it")
+
+    def _opened_folder(self, name: str, create: bool) -> int:
+        try:
+            return os.open(name, _FOLDER, dir_fd=self.folder)
+        except FileNotFoundError:
+            if not create:
+                raise
+        try:
+            os.mkdir(name, dir_fd=self.folder)
+            os.fsync(self.folder)
+        except FileExistsError:
+            pass  # another writer made it first
+        return os.open(name, _FOLDER, dir_fd=self.folder)
+
+    def _opened_file(self, name: str) -> int:
+        # A socket or a device without a driver cannot even be opened.
+        if not stat.S_ISREG(os.stat(name, dir_fd=self.folder, follow_symlinks=False).st_mode):
+            raise failures.not_a_file(self._path)
+        descriptor = os.open(name, _FILE, dir_fd=self.folder)
+        self._closing.callback(os.close, descriptor)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise failures.not_a_file(self._path)
+        return descriptor
+
+    def _hold(self, folder: int) -> None:
+        self._closing.callback(os.close, folder)
+        self._folders.append(folder)
+
+
+def _refuse_reserved(path: str, parts: Iterable[str]) -> None:
+    # Compared without case: some file systems do not know any.
+    reserved = next((part for part in parts if part.casefold() in RESERVED), None)
+    if reserved is not None:
+        raise failures.outside(path, f"{reserved} does not belong to it")

@@ -1,0 +1,132 @@
+"""
+Dates and numbers as stories write them: `12 October 1893`, `the twelfth of October`, `thirty-four`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_MONTHS = (
+    "january", "february", "march", "april", "may", "june",
+    "july", "august", "september", "october", "november", "december",
+)  # fmt: skip
+_UNITS = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen"
+).split()
+_TENS = {
+    word: 10 * count for count, word in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split(), 2)
+}
+_ORDINALS = (
+    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth "
+    "fifteenth sixteenth seventeenth eighteenth nineteenth twentieth"
+).split()
+
+_NUMBER_WORDS = {word: count for count, word in enumerate(_UNITS)} | _TENS | {"hundred": 100}
+_ORDINAL_WORDS = (
+    {word: count for count, word in enumerate(_ORDINALS, 1)}
+    | {f"twenty-{word}": 20 + count for count, word in enumerate(_ORDINALS[:9], 1)}
+    | {"thirtieth": 30, "thirty-first": 31}
+)
+
+_DAY = rf"(?:\d{{1,2}}(?:st|nd|rd|th)?|(?i:{'|'.join(sorted(_ORDINAL_WORDS, key=len, reverse=True))}))"
+# Only with a capital: "may" and "march" are common words.
+_MONTH = "|".join(month.capitalize() for month in _MONTHS)
+_YEAR = r"(?:,?\s{1,3}(?:of\s)?(?P<year>\d{3,4}))?"
+_PATTERNS = (
+    re.compile(r"\b(?P<year>\d{4})-(?P<month>\d{2})-(?P<day>\d{2})\b"),
+    re.compile(rf"\b(?P<day>{_DAY})\s{{1,3}}(?:of\s{{1,3}})?(?P<month>{_MONTH})\b{_YEAR}"),
+    re.compile(rf"\b(?P<month>{_MONTH})\s{{1,3}}(?:the\s{{1,3}})?(?P<day>{_DAY})\b{_YEAR}"),
+)
+_BARE_YEAR = re.compile(r"\b(?P<year>1\d{3}|20\d{2})\b")
+
+_SMALL_NUMBERS = "|".join(sorted(_UNITS[1:], key=len, reverse=True))
+
+NUMBER = rf"(?:\d{{1,3}}|(?:{'|'.join(_TENS)})(?:-(?:{'|'.join(_UNITS[1:10])}))?|{_SMALL_NUMBERS})"
+"""Expression for a count in figures or words, 1 to 999 and one to ninety-nine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoryDate:
+    """
+    A date as far as a text states it.
+    """
+
+    year: int | None = None
+    """Year, None where the text leaves it open."""
+    month: int | None = None
+    """1 to 12; None for a bare year."""
+    day: int | None = None
+    """1 to 31; None for a bare year."""
+    start: int = 0
+    """Where it stands in the text."""
+    end: int = 0
+    """One past its last character."""
+
+    def __str__(self) -> str:
+        if self.month is None:
+            return str(self.year)
+        named = f"{self.day} {_MONTHS[self.month - 1].capitalize()}"
+        return named if self.year is None else f"{named} {self.year}"
+
+    def contradicts(self, other: StoryDate) -> bool:
+        """
+        Return whether a part that both state differs.
+        """
+        pairs = ((self.year, other.year), (self.month, other.month), (self.day, other.day))
+        return any(own is not None and theirs is not None and own != theirs for own, theirs in pairs)
+
+    def is_before(self, other: StoryDate) -> bool:
+        """
+        Return whether this date is certainly earlier; dates without a year are compared within one year.
+        """
+        if (self.year is None) != (other.year is None):
+            return False
+        own = (self.year or 0, self.month or 0, self.day or 0)
+        theirs = (other.year or 0, other.month or 0, other.day or 0)
+        known = 1 if self.month is None or other.month is None else 3
+        return own[:known] < theirs[:known]
+
+
+def find(text: str, *, bare_years: bool = False) -> list[StoryDate]:
+    """
+    Return the dates that a text states, in order; bare years only if asked for.
+    """
+    patterns = (*_PATTERNS, *([_BARE_YEAR] if bare_years else []))
+    stated = (date for pattern in patterns for match in pattern.finditer(text) if (date := _date(match)))
+    found: list[StoryDate] = []
+    for date in sorted(stated, key=lambda date: (date.start, -date.end)):
+        if not found or date.start >= found[-1].end:
+            found.append(date)
+    return found
+
+
+def number(text: str) -> int | None:
+    """
+    Read a count in figures or words, or return None.
+    """
+    bare = text.strip().lower()
+    if bare.isascii() and bare.isdecimal():
+        return int(bare[:9])
+    parts = [_NUMBER_WORDS.get(part) for part in bare.split("-")]
+    return sum(part for part in parts if part is not None) if parts and None not in parts else None
+
+
+def _date(match: re.Match[str]) -> StoryDate | None:
+    parts = match.groupdict()
+    year = int(parts["year"]) if parts.get("year") else None
+    month = _month(parts["month"]) if parts.get("month") else None
+    day = _day(parts["day"]) if parts.get("day") else None
+    if (month is not None and not 1 <= month <= 12) or (day is not None and not 1 <= day <= 31):
+        return None
+    return StoryDate(year=year, month=month, day=day, start=match.start(), end=match.end())
+
+
+def _month(text: str) -> int:
+    return int(text) if text.isdecimal() else _MONTHS.index(text.lower()) + 1
+
+
+def _day(text: str) -> int:
+    figures = re.match(r"\d{1,2}", text)
+    return int(figures[0]) if figures else _ORDINAL_WORDS[text.lower()]

@@ -1,0 +1,92 @@
+"""
+The expected failures of tools, made in one place so that each code has one wording.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from app import errors
+
+_SHOWN_CHARACTERS = 200
+_MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
+
+
+def outside(path: str, reason: str) -> errors.ToolFailed:
+    """
+    Return the refusal of a path that is not one of the workspace.
+    """
+    return _about(path, "path_outside_workspace", f"is not a path inside the workspace: {reason}")
+
+
+def no_workspace(error: OSError) -> errors.ToolFailed:
+    """
+    Return the failure of a workspace whose folder cannot be opened.
+    """
+    return errors.ToolFailed(f"The workspace cannot be opened: {error.strerror}.", code="workspace_missing")
+
+
+def missing(path: str) -> errors.ToolFailed:
+    """
+    Return the failure of a path at which there is nothing.
+    """
+    return _about(path, "file_not_found", "does not exist in the workspace")
+
+
+def not_a_file(path: str) -> errors.ToolFailed:
+    """
+    Return the failure of a path that names a folder, a device or a pipe.
+    """
+    return _about(path, "not_a_file", "is not a regular file")
+
+
+def not_text(path: str, reason: str) -> errors.ToolFailed:
+    """
+    Return the failure of a file, or of a text to be written, that is not UTF-8 text.
+    """
+    return _about(path, "not_text", f"is not text: {reason}")
+
+
+def too_large(path: str, size_bytes: int, limit_bytes: int) -> errors.ToolFailed:
+    """
+    Return the failure of a file over the limit.
+    """
+    failure = _about(path, "file_too_large", f"has {size_bytes} bytes, more than the {limit_bytes} that a tool reads")
+    failure.detail.update(size_bytes=size_bytes, limit_bytes=limit_bytes)
+    return failure
+
+
+def too_much_text(max_files: int, max_characters: int) -> errors.ToolFailed:
+    """
+    Return the failure of files that are together more than a tool reads.
+    """
+    return errors.ToolFailed(
+        f"The files are more than a tool reads at once: {max_files} files, {max_characters} characters.",
+        code="too_much_text",
+        detail={"max_files": max_files, "max_characters": max_characters},
+    )
+
+
+def taken(path: str) -> errors.ToolFailed:
+    """
+    Return the failure of a write to a path that has a file already.
+    """
+    return _about(path, "file_exists", "exists already, and the write may not replace it")
+
+
+def of_system(path: str, error: OSError, code: str = "file_unreadable") -> errors.ToolFailed:
+    """
+    Return the failure that an error of the operating system stands for.
+    """
+    if error.errno in _MISSING:
+        return missing(path)
+    name = errno.errorcode.get(error.errno or 0, "unknown")
+    verb = "read" if code == "file_unreadable" else "written"
+    failure = _about(path, code, f"cannot be {verb}: {error.strerror or name}")
+    failure.detail["errno"] = name
+    return failure
+
+
+def _about(path: str, code: str, text: str) -> errors.ToolFailed:
+    shown = path.encode("utf-8", "replace").decode()[:_SHOWN_CHARACTERS]
+    return errors.ToolFailed(f"{shown!r} {text}.", code=code, detail={"path": shown})

@@ -1,0 +1,177 @@
+"""
+The tool `outline_analyzer`: take an outline apart and find the scene that a task means.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from app.engine import plain, ports
+from app.tools import arguments, bounds, documents, findings, matching, outlines
+from app.tools.findings import Finding
+from app.tools.outlines import Match, Outline, PlannedScene
+from app.tools.workspace import Workspace
+
+_BEATS_SHOWN = 40
+
+
+class OutlineAnalyzer:
+    """
+    List the scenes of an outline with their beats, the scene meant by a query, and what the outline leaves open.
+    """
+
+    name = "outline_analyzer"
+    description = "Read an outline: its scenes, beats, points of view and gaps, and the scene that a task means."
+    args_schema: Mapping[str, plain.Json] = arguments.schema(
+        required=["outline_path"],
+        outline_path=arguments.path("The outline."),
+        mode=arguments.choice(
+            "structure: all scenes with their beats, and findings; beat: the scene meant by the query in full, the "
+            "others by title only.",
+            "structure",
+            "beat",
+            default="structure",
+        ),
+        query=arguments.text(
+            "What is looked for: `scene 21`, a title, or the description of a task.", max_length=20_000
+        ),
+    )
+
+    def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
+        """
+        Return the scenes and the one that is meant.
+        """
+        given = arguments.complete(self.name, self.args_schema, args)
+        outline = outlines.of_document(documents.read(workspace, given["outline_path"]))
+        match = outlines.match(outline, given["query"]) if "query" in given else None
+        whole = given["mode"] == "structure"
+        found = findings.ranked(_findings(outline)) if whole else []
+        payload = {
+            "outline_path": given["outline_path"],
+            "title": bounds.clipped(outline.title),
+            "scene_count": len(outline.scenes),
+            "scenes": [_shown(planned, with_beats=whole or _is(match, planned)) for planned in outline.scenes],
+            "matched": _matched(outline, match),
+            "findings": found,
+            "report": bounds.report(_report(outline, match, found)),
+        }
+        return ports.ToolOutput(
+            payload=bounds.fitted(payload, ("scenes", "findings")), summary=_summary(outline, match)
+        )
+
+
+def _is(match: Match | None, planned: PlannedScene) -> bool:
+    return match is not None and match.scene.index == planned.index
+
+
+def _shown(planned: PlannedScene, *, with_beats: bool) -> dict[str, plain.Json]:
+    fewest, most = planned.words
+    return {
+        "index": planned.index,
+        "number": planned.number,
+        "title": bounds.clipped(planned.title),
+        "line": planned.line,
+        **{name: _text(planned, name) for name in ("pov", "place", "date", "goal", "summary")},
+        **{name: [bounds.clipped(entry) for entry in planned.entries(name)][:_BEATS_SHOWN] for name in _LIST_FIELDS},
+        "min_words": fewest,
+        "max_words": most,
+        "beats": [bounds.clipped(beat) for beat in planned.beats[:_BEATS_SHOWN]] if with_beats else [],
+    }
+
+
+_LIST_FIELDS = ("characters", "plants", "payoffs")
+
+
+def _text(planned: PlannedScene, name: str) -> str | None:
+    value = planned.value(name)
+    return bounds.clipped(value) if value else None
+
+
+def _matched(outline: Outline, match: Match | None) -> dict[str, plain.Json] | None:
+    if match is None:
+        return None
+    before, after = outlines.neighbours(outline, match.scene)
+    return {
+        **_shown(match.scene, with_beats=True),
+        "score": match.score,
+        "previous_title": bounds.clipped(before) if before else None,
+        "next_title": bounds.clipped(after) if after else None,
+    }
+
+
+def _findings(outline: Outline) -> Iterator[Finding]:
+    for planned in outline.scenes:
+        yield from _gaps(outline, planned)
+    counts = Counter(planned.number for planned in outline.scenes if planned.number is not None)
+    for planned in outline.scenes:
+        if planned.number is not None and counts[planned.number] > 1:
+            yield _finding(outline, planned, "duplicate_number", "error", f"There are two scenes {planned.number}.")
+    yield from _steps(outline)
+    yield from _open_plants(outline)
+
+
+def _gaps(outline: Outline, planned: PlannedScene) -> Iterator[Finding]:
+    label = _label(planned)
+    if not planned.beats:
+        yield _finding(outline, planned, "no_beats", "warning", f"{label} has no beats.")
+    for name, words in (("pov", "point of view"), ("goal", "goal")):
+        if planned.value(name) is None:
+            yield _finding(outline, planned, f"no_{name}", "hint", f"{label} names no {words}.")
+
+
+def _steps(outline: Outline) -> Iterator[Finding]:
+    for before, planned in itertools.pairwise(outline.scenes):
+        if before.number is not None and planned.number is not None and planned.number > before.number + 1:
+            missing = f"{before.number + 1} to {planned.number - 1}"
+            yield _finding(
+                outline, planned, "number_gap", "hint", f"Scenes {missing} are missing before {_label(planned)}."
+            )
+        if before.date is not None and planned.date is not None and planned.date.is_before(before.date):
+            message = f"{_label(planned)} plays on {planned.date}, before {_label(before)} on {before.date}."
+            yield _finding(outline, planned, "timeline", "warning", message)
+
+
+def _open_plants(outline: Outline) -> Iterator[Finding]:
+    for planned in outline.scenes:
+        later = [entry for scene in outline.scenes[planned.index :] for entry in scene.entries("payoffs")]
+        for plant in planned.entries("plants"):
+            if not any(set(matching.terms(plant)) <= set(matching.terms(payoff)) for payoff in later):
+                message = f"{plant} is planted in {_label(planned)} and pays off nowhere."
+                yield _finding(outline, planned, "unpaid_plant", "warning", message)
+
+
+def _finding(outline: Outline, planned: PlannedScene, kind: str, severity: findings.Severity, message: str) -> Finding:
+    return findings.finding(kind, severity, message, path=outline.path, line=planned.line, quote=planned.title)
+
+
+def _label(planned: PlannedScene) -> str:
+    return f"“{planned.title}”" if planned.number is None else f"Scene {planned.number} “{planned.title}”"
+
+
+def _summary(outline: Outline, match: Match | None) -> str:
+    counted = findings.counted(len(outline.scenes), "scene")
+    return (
+        counted
+        if match is None
+        else bounds.clipped(f"{counted}, beat {match.scene.index + 1} matched: {match.scene.title}")
+    )
+
+
+def _report(outline: Outline, match: Match | None, found: list[Finding]) -> Iterator[str]:
+    if match is not None:
+        planned = match.scene
+        yield _label(planned)
+        yield from (
+            f"{name}: {planned.value(name)}"
+            for name in ("pov", "place", "date", "characters", "goal")
+            if planned.value(name)
+        )
+        yield from (f"{number}. {bounds.clipped(beat)}" for number, beat in enumerate(planned.beats, start=1))
+        return
+    yield "Scenes:"
+    yield from (f"- {_label(planned)}, {findings.counted(len(planned.beats), 'beat')}" for planned in outline.scenes)
+    if found:
+        yield "Findings:"
+        yield from findings.lines(found, "")

@@ -1,0 +1,137 @@
+"""
+The registry of tools: found by name, described for recipes and people, executed with checked arguments.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+from app import errors
+from app.engine import library, plain, ports
+from app.tools import arguments, bounds
+from app.tools.canon_checker import CanonChecker
+from app.tools.consistency_checker import ConsistencyChecker
+from app.tools.file_locator import FileLocator
+from app.tools.outline_analyzer import OutlineAnalyzer
+from app.tools.prose_analyzer import ProseAnalyzer
+from app.tools.reader_experience_simulator import ReaderExperienceSimulator
+from app.tools.scene_draft_validator import SceneDraftValidator
+from app.tools.stakes_mapper import StakesMapper
+from app.tools.task_router import RoutingResult, TaskRouter
+from app.tools.workspace import Workspace
+
+
+class Tool(Protocol):
+    """
+    A model-free tool: the same arguments and the same files give the same output.
+    """
+
+    name: str
+    """Id in the registry."""
+    description: str
+    """What it does, in a sentence."""
+    args_schema: Mapping[str, plain.Json]
+    """JSON Schema of its arguments."""
+
+    def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
+        """
+        Do the work, synchronously; meant for a worker thread.
+
+        Raises:
+            errors.ToolFailed: an expected failure, with its code.
+        """
+
+
+class ToolRegistry:
+    """
+    The tools by name.
+    """
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+
+    def names(self) -> list[str]:
+        """
+        Return the names of all tools, sorted.
+        """
+        return sorted(self._tools)
+
+    def specs(self) -> dict[str, library.ToolSpec]:
+        """
+        Return what recipes and people need to know of each tool, by name.
+        """
+        return {name: _spec(self._tools[name]) for name in self.names()}
+
+    def get(self, name: str) -> Tool:
+        """
+        Return a tool.
+
+        Raises:
+            errors.ToolFailed: `unknown_tool`, with the nearest names.
+        """
+        tool = self._tools.get(name)
+        if tool is None:
+            raise _unknown(name, self.names())
+        return tool
+
+    def flaws(self, name: str, args: Mapping[str, plain.Json]) -> list[errors.Flaw]:
+        """
+        Return what is wrong with arguments, all of it.
+
+        Raises:
+            errors.ToolFailed: `unknown_tool`.
+        """
+        return arguments.flaws(self.get(name).args_schema, args)
+
+    def literal_flaws(self, name: str, args: Mapping[str, plain.Json]) -> list[errors.Flaw]:
+        """
+        Return what is wrong with a recipe's arguments as far as it shows before references are resolved.
+
+        Raises:
+            errors.ToolFailed: `unknown_tool`.
+        """
+        return arguments.literal_flaws(self.get(name).args_schema, args)
+
+    def execute(self, name: str, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
+        """
+        Execute a tool.
+
+        Raises:
+            errors.ToolFailed: `unknown_tool`, `invalid_args`, or what the tool itself raises.
+        """
+        return self.get(name).execute(args, workspace)
+
+
+def bundled_tools(route: Callable[[str], RoutingResult]) -> ToolRegistry:
+    """
+    Return the registry of all bundled tools.
+
+    Args:
+        route: The router that `task_router` wraps.
+    """
+    return ToolRegistry(
+        [
+            CanonChecker(),
+            ConsistencyChecker(),
+            FileLocator(),
+            OutlineAnalyzer(),
+            ProseAnalyzer(),
+            ReaderExperienceSimulator(),
+            SceneDraftValidator(),
+            StakesMapper(),
+            TaskRouter(route),
+        ]
+    )
+
+
+def _spec(tool: Tool) -> library.ToolSpec:
+    return library.ToolSpec(name=tool.name, description=tool.description, args_schema=tool.args_schema)
+
+
+def _unknown(name: str, known: list[str]) -> errors.ToolFailed:
+    nearest = difflib.get_close_matches(name[:80], known, n=3, cutoff=0.4)
+    hint = f"Did you mean {' or '.join(nearest)}?" if nearest else f"There are {', '.join(known)}."
+    shown = bounds.clipped(name, 80)
+    return errors.ToolFailed(f"There is no tool {shown!r}. {hint}", code="unknown_tool", detail={"nearest": nearest})

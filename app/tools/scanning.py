@@ -1,0 +1,110 @@
+"""
+Listing the files below an open folder, within limits and in a fixed order.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from app.tools.confinement import MAX_COMPONENTS
+
+_MEBIBYTE = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """
+    How much of a workspace one tool looks at.
+    """
+
+    file_bytes: int = _MEBIBYTE
+    """Largest file that is read."""
+    scan_files: int = 2_000
+    """Files that one scan lists."""
+    scan_entries: int = 20_000
+    """Folder entries that one scan looks at, skipped ones included."""
+    scan_bytes: int = 16 * _MEBIBYTE
+    """Bytes that the files of one scan may have together; further ones are not listed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundFile:
+    """
+    A regular file that a scan has come upon.
+    """
+
+    path: str
+    """Path relative to the root, with `/` between its components."""
+    size_bytes: int
+    """Size when it was seen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """
+    The files below a folder, in a fixed order.
+    """
+
+    files: tuple[FoundFile, ...]
+    """What was found."""
+    truncated: bool
+    """Whether a limit ended the scan early."""
+
+
+def scan(folder: int, prefix: str, limits: Limits) -> Scan:
+    """
+    List the regular files below a folder; hidden ones, links, and names that are not UTF-8 are left out.
+
+    Args:
+        folder: Descriptor of the open folder.
+        prefix: Its path from the root, which the paths found begin with.
+        limits: How far the scan goes.
+    """
+    found: list[FoundFile] = []
+    total_bytes = 0
+    for entries, file in enumerate(_walk(folder, prefix), start=1):
+        if entries > limits.scan_entries:
+            return Scan(files=tuple(found), truncated=True)
+        if file is not None:
+            total_bytes += min(file.size_bytes, limits.file_bytes)
+            if len(found) >= limits.scan_files or total_bytes > limits.scan_bytes:
+                return Scan(files=tuple(found), truncated=True)
+            found.append(file)
+    return Scan(files=tuple(found), truncated=False)
+
+
+def _walk(top: int, prefix: str) -> Iterator[FoundFile | None]:
+    """
+    Yield each file below an open folder, and None for each entry that is not listed.
+    """
+    start = len(prefix.split("/")) if prefix else 0
+    # The descriptor is duplicated by way of ".", since fwalk reopens what it is given.
+    for place, folders, names, descriptor in os.fwalk(".", dir_fd=top, follow_symlinks=False):
+        below = "" if place == "." else place.removeprefix("./")
+        depth = start + below.count("/") + bool(below)
+        folders[:] = sorted(name for name in folders if _is_listed(name)) if depth < MAX_COMPONENTS - 1 else []
+        for name in sorted(names):
+            status = _status(name, descriptor) if _is_listed(name) else None
+            if status is None or not stat.S_ISREG(status.st_mode):
+                yield None
+            else:
+                path = "/".join(part for part in (prefix, below, name) if part)
+                yield FoundFile(path=path, size_bytes=status.st_size)
+
+
+def _is_listed(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return not name.startswith(".")
+
+
+def _status(name: str, folder: int) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return None  # gone since it was listed

@@ -1,0 +1,84 @@
+"""
+The tool `task_router`: tell which recipe a task would be routed to (execution-modes, appendix E).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from app.engine import plain, ports
+from app.tools import arguments, bounds
+from app.tools.workspace import Workspace
+
+
+class RoutingResult(Protocol):
+    """
+    What the router answers.
+    """
+
+    @property
+    def recipe_id(self) -> str | None:
+        """
+        Recipe that fits; None if none does.
+        """
+
+    @property
+    def initial_args(self) -> Mapping[str, plain.Json]:
+        """
+        Arguments taken from the text.
+        """
+
+    @property
+    def routable(self) -> bool:
+        """
+        Whether a recipe fits.
+        """
+
+    @property
+    def reason(self) -> str:
+        """
+        Why this recipe, or why none.
+        """
+
+
+class TaskRouter:
+    """
+    Wrap the routing function as a tool.
+    """
+
+    name = "task_router"
+    description = "Choose the recipe for a task by keywords and patterns, without a model."
+    args_schema: Mapping[str, plain.Json] = arguments.schema(
+        required=["user_request"], user_request=arguments.text("The task, in the user's words.", max_length=20_000)
+    )
+
+    def __init__(self, route: Callable[[str], RoutingResult]) -> None:
+        self._route = route
+
+    def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
+        """
+        Return the choice, and the same as text.
+        """
+        given = arguments.complete(self.name, self.args_schema, args)
+        result = self._route(given["user_request"])
+        text = bounds.report(_lines(result))
+        payload = {
+            "recipe_id": result.recipe_id,
+            "initial_args": plain.plain(result.initial_args),
+            "routable": result.routable,
+            "reason": bounds.clipped(result.reason, 1_000),
+            "text": text,
+            "report": text,
+        }
+        chosen = f"routed to {result.recipe_id}" if result.routable else f"not routable: {result.reason}"
+        return ports.ToolOutput(
+            payload=bounds.fitted(payload, ()), summary=bounds.clipped(chosen, bounds.SUMMARY_CHARACTERS)
+        )
+
+
+def _lines(result: RoutingResult) -> list[str]:
+    if not result.routable:
+        return ["No recipe fits this task.", f"Reason: {result.reason}"]
+    args = [f"- {name}: {bounds.clipped(str(value))}" for name, value in result.initial_args.items()]
+    return [f"Recipe: {result.recipe_id}", f"Reason: {result.reason}", *(["Arguments:", *args] if args else [])]

@@ -1,0 +1,174 @@
+"""
+The workspace: the one way in which a tool touches files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from app import errors
+from app.tools import commits, failures, scanning
+from app.tools.confinement import Descent, components
+from app.tools.scanning import Limits, Scan
+
+_SNIFFED_BYTES = 8 * 1024
+_ABSENT = frozenset({"file_not_found", "not_a_file", "file_unreadable"})
+
+Kind = Literal["file", "folder"]
+"""What a path can lead to."""
+
+_REACHES: tuple[tuple[Kind, Callable[[Descent, tuple[str, ...]], object]], ...] = (
+    ("file", Descent.open_file),
+    ("folder", Descent.enter),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenFile:
+    """
+    What a commit has put on disk.
+    """
+
+    path: str
+    """Path relative to the root."""
+    sha256: str
+    """Bare hash of the bytes."""
+    size_bytes: int
+    """Their number."""
+
+
+class Workspace:
+    """
+    A folder that tools read text files from and commits write into; nothing outside of it can be reached.
+    """
+
+    def __init__(self, root: Path, limits: Limits | None = None) -> None:
+        self.root = root.absolute()
+        self.limits = limits or Limits()
+
+    def read_text(self, path: str) -> str:
+        """
+        Return the text of a file, without a byte order mark, its line ends as they are.
+
+        Raises:
+            errors.ToolFailed: `path_outside_workspace`, `file_not_found`, `not_a_file`, `file_too_large`, `not_text`
+                or `file_unreadable`.
+        """
+        content = self._read(path)
+        if b"\0" in content[:_SNIFFED_BYTES]:
+            raise failures.not_text(path, "it holds NUL bytes")
+        try:
+            return content.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise failures.not_text(path, f"byte {error.start} is not UTF-8") from None
+
+    def kind(self, path: str) -> Kind | None:
+        """
+        Return what is at a path, links inside the workspace followed; None if nothing readable is there.
+
+        Raises:
+            errors.ToolFailed: `path_outside_workspace`.
+        """
+        parts = components(path)
+        for kind, reach in _REACHES:
+            with Descent(self.root, path) as descent:
+                try:
+                    reach(descent, parts)
+                except errors.ToolFailed as failure:
+                    if failure.code not in _ABSENT:
+                        raise
+                else:
+                    return kind
+        return None
+
+    def exists(self, path: str) -> bool:
+        """
+        Return whether a path names a regular file.
+
+        Raises:
+            errors.ToolFailed: `path_outside_workspace`.
+        """
+        return self.kind(path) == "file"
+
+    def existing_sha256(self, path: str) -> str | None:
+        """
+        Return the bare hash of a file of any size and kind of content, or None if there is no such file.
+
+        A commit that runs again after a crash finds by it whether its text is on disk already: a crash between the
+        file's rename and the journal's line leaves the file complete and the step without a record.
+
+        Raises:
+            errors.ToolFailed: `path_outside_workspace` or `file_unreadable`.
+        """
+        if not self.exists(path):
+            return None
+        with (
+            Descent(self.root, path) as descent,
+            open(descent.open_file(components(path)), "rb", closefd=False) as file,
+        ):
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def scan(self, folder: str = "") -> Scan:
+        """
+        List the regular files below a folder, each folder's own files first, all in the order of their names.
+
+        Hidden files and folders, links, and names that are not UTF-8 are left out.
+
+        Raises:
+            errors.ToolFailed: `path_outside_workspace` or `file_not_found`.
+        """
+        parts = components(folder)
+        with Descent(self.root, folder) as descent:
+            descent.enter(parts)
+            return scanning.scan(descent.folder, "/".join(parts), self.limits)
+
+    def write_text(self, path: str, text: str, *, overwrite: bool = False) -> WrittenFile:
+        """
+        Write a file atomically and durably; folders on the way are made.
+
+        A link at the path itself is replaced, never followed.
+
+        Raises:
+            errors.ToolFailed: `path_outside_workspace`, `file_exists` (unless `overwrite`), `not_a_file`, `not_text` or
+                `write_failed`; the file is then as it was.
+        """
+        *folders, name = components(path) or ("",)
+        if not name:
+            raise failures.not_a_file(path)
+        try:
+            content = text.encode()
+        except UnicodeEncodeError:
+            raise failures.not_text(path, "the text holds half a surrogate pair") from None
+        with Descent(self.root, path) as descent:
+            descent.enter(folders, create=True)
+            try:
+                commits.put(descent.folder, name, content, overwrite=overwrite)
+            except FileExistsError:
+                raise failures.taken(path) from None
+            except IsADirectoryError:
+                raise failures.not_a_file(path) from None
+            except OSError as error:
+                raise failures.of_system(path, error, "write_failed") from error
+        written = "/".join((*folders, name))
+        return WrittenFile(path=written, sha256=hashlib.sha256(content).hexdigest(), size_bytes=len(content))
+
+    def _read(self, path: str) -> bytes:
+        limit = self.limits.file_bytes
+        with Descent(self.root, path) as descent:
+            descriptor = descent.open_file(components(path))
+            size_bytes = os.fstat(descriptor).st_size
+            if size_bytes > limit:
+                raise failures.too_large(path, size_bytes, limit)
+            with open(descriptor, "rb", closefd=False) as file:
+                try:
+                    content = file.read(limit + 1)
+                except OSError as error:
+                    raise failures.of_system(path, error) from error
+        if len(content) > limit:
+            raise failures.too_large(path, len(content), limit)
+        return content
