@@ -4,13 +4,18 @@ Documents for users: what they list is what the program has.
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 
+import click
 import pytest
 
 from app import settings
+from app.cli import root
 from tests.architecture import sources
 
+PARTS = ["Status", "Why", "Decision", "Price"]
 README = (sources.ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -20,6 +25,22 @@ def test_every_setting_is_documented() -> None:
     rows = [f"| `{item.env}` | {item.default} | {item.meaning} |" for item in settings.documented()]
 
     assert table.splitlines() == ["| variable | default | meaning |", "| --- | --- | --- |", *rows]
+
+
+def test_every_command_is_documented() -> None:
+    """The table in README.md names exactly the commands of the program."""
+    documented = re.findall(r"^\| `(control-room [a-z ]+)` \|", README, flags=re.MULTILINE)
+
+    assert sorted(documented) == sorted(_commands(root.control_room, "control-room"))
+
+
+def test_every_address_is_documented() -> None:
+    """The table in README.md names exactly the addresses of the OpenAPI document."""
+    documented = set(re.findall(r"^\| `([A-Z]+ /\S+)` \|", README, flags=re.MULTILINE))
+    document = json.loads(next((sources.ROOT / "openapi").glob("*.json")).read_text(encoding="utf-8"))
+    published = {f"{method.upper()} {path}" for path, item in document["paths"].items() for method in item}
+
+    assert documented == published
 
 
 def test_readme_has_two_commands() -> None:
@@ -50,7 +71,7 @@ def test_decisions_have_one_form(path) -> None:
     text = path.read_text(encoding="utf-8")
 
     assert text.startswith(f"# {path.name[:4]} ")
-    assert re.findall(r"^\*\*(\w+)\*\*:", text, flags=re.MULTILINE) == ["Status", "Why", "Decision", "Price"]
+    assert re.findall(r"^\*\*(Status|Why|Decision|Price)\*\*:", text, flags=re.MULTILINE) == PARTS
 
 
 def test_decisions_have_numbers_of_their_own() -> None:
@@ -58,3 +79,11 @@ def test_decisions_have_numbers_of_their_own() -> None:
     numbers = [path.name[:4] for path in (sources.ROOT / "docs" / "decisions").glob("[0-9]*.md")]
 
     assert len(numbers) == len(set(numbers))
+
+
+def _commands(command: click.Command, name: str) -> Iterator[str]:
+    if not isinstance(command, click.Group):
+        yield name
+        return
+    for part, inner in command.commands.items():
+        yield from _commands(inner, f"{name} {part}")
