@@ -1,0 +1,173 @@
+"""
+The router: chooses the recipe for a task's description, without a model (execution-modes, appendix E).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import re2
+
+from app.dialects import task_patterns
+from app.engine import library, plain
+
+MAX_CHARACTERS = 20_000
+"""Beginning of a description that is looked at."""
+
+_SHOWN_CHARACTERS = 80
+_FILES = "adoc|csv|fountain|html|json|markdown|md|org|rst|tex|text|txt|xml|yaml|yml"
+# Quoted paths may hold spaces; others end at one. What has no known ending is a path only as a folder: `Story/Scenes/`.
+_PATH = re2.compile(
+    rf"""["'`“]([^"'`“”\n]+\.(?i:{_FILES}))["'`”]"""
+    rf"|([^\s\"'`“”<>|,;()\[\]]*[^\s\"'`“”<>|,;()\[\]/.]\.(?i:{_FILES})\b)"
+    r"|((?:[\w.-]+/)+)(?:[\s,;:!?)\]]|\.\s|\.?$)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutingResult:
+    """
+    What the router says to a description.
+    """
+
+    recipe_id: str | None
+    """Recipe to execute; None if none fits."""
+    initial_args: Mapping[str, plain.Json] = field(default_factory=dict)
+    """Arguments found in the description."""
+    routable: bool
+    """Whether a recipe fits."""
+    reason: str
+    """Why this recipe, or why none."""
+
+    def to_json(self) -> dict[str, plain.Json]:
+        """
+        Return the result as plain JSON.
+        """
+        return {
+            "recipe_id": self.recipe_id,
+            "initial_args": dict(self.initial_args),
+            "routable": self.routable,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fit:
+    recipe: library.Recipe
+    pattern: task_patterns.Pattern
+    parts: Mapping[str, str]
+
+
+class Router:
+    """
+    Match descriptions against the task patterns of recipes.
+    """
+
+    def __init__(self, recipes: Iterable[library.Recipe]) -> None:
+        ordered = sorted(recipes, key=lambda recipe: recipe.recipe_id)
+        self._patterns = [(recipe, pattern) for recipe in ordered for pattern in _patterns(recipe)]
+
+    def route(self, text: str) -> RoutingResult:
+        """
+        Return the recipe with the longest pattern that occurs in a description; of equal ones the first by id.
+        """
+        text = text[:MAX_CHARACTERS].encode("utf-8", "replace").decode()
+        fits = list(self._fits(text))
+        if not fits:
+            return _unroutable(text, bool(self._patterns))
+        best = max(fits, key=lambda fit: fit.pattern.length)
+        own = sorted((fit for fit in fits if fit.recipe is best.recipe), key=lambda fit: fit.pattern.length)
+        return RoutingResult(
+            recipe_id=best.recipe.recipe_id,
+            initial_args=_args(best.recipe, own, text),
+            routable=True,
+            reason=_reason(best, fits),
+        )
+
+    def _fits(self, text: str) -> Iterator[_Fit]:
+        for recipe, pattern in self._patterns:
+            parts = pattern.match(text)
+            if parts is not None:
+                yield _Fit(recipe=recipe, pattern=pattern, parts=parts)
+
+
+def paths_in(text: str) -> list[str]:
+    """
+    Return the paths of files and folders that a text names, each once; only such as may lie in a workspace.
+    """
+    found = (next(part for part in groups if part) for groups in _PATH.findall(text))
+    return list(dict.fromkeys(path for path in found if _inside(path)))
+
+
+def _patterns(recipe: library.Recipe) -> Iterator[task_patterns.Pattern]:
+    for source in recipe.task_patterns:
+        try:
+            yield task_patterns.read(source)
+        except ValueError:
+            # Told as a flaw where the recipe is listed; a router that is asked must answer.
+            continue
+
+
+def _inside(path: str) -> bool:
+    return not path.startswith(("/", "~")) and "://" not in path and ".." not in path.split("/")
+
+
+def _unroutable(text: str, patterns: bool) -> RoutingResult:
+    if not text.strip():
+        reason = "The description is empty."
+    elif not patterns:
+        reason = "No recipe has task patterns."
+    else:
+        reason = "No recipe's task pattern occurs in the description."
+    return RoutingResult(recipe_id=None, routable=False, reason=reason)
+
+
+def _args(recipe: library.Recipe, own: Iterable[_Fit], text: str) -> dict[str, plain.Json]:
+    rules: Mapping[str, Any] = recipe.args_schema.get("properties") or {}
+    parts = {name: part for fit in own for name, part in fit.parts.items() if name in rules}
+    args = {name: _typed(part, rules[name]) for name, part in parts.items()}
+    return args | _paths_as_args(recipe, set(args), text)
+
+
+def _typed(part: str, rule: object) -> plain.Json:
+    kind = rule.get("type") if isinstance(rule, Mapping) else None
+    if kind == "integer" and re.fullmatch(r"[+-]?[0-9]{1,15}", part):
+        return int(part)
+    if kind == "number" and re.fullmatch(r"[+-]?[0-9]{1,15}(\.[0-9]{1,15})?", part):
+        return float(part)
+    return [part] if kind == "array" else part
+
+
+def _paths_as_args(recipe: library.Recipe, taken: set[str], text: str) -> dict[str, plain.Json]:
+    """
+    Give the first path to the first required `*_path`, and those that are left to the first required `*_paths`.
+    """
+    paths = paths_in(text)
+    args: dict[str, plain.Json] = {}
+    wanted = [name for name in recipe.args_schema.get("required") or () if name not in taken]
+    one = next((name for name in wanted if name.endswith("_path")), None)
+    several = next((name for name in wanted if name.endswith("_paths")), None)
+    if paths and one is not None:
+        args[one] = paths.pop(0)
+    if paths and several is not None:
+        args[several] = paths
+    return args
+
+
+def _reason(best: _Fit, fits: Iterable[_Fit]) -> str:
+    kind = "phrase" if best.pattern.expression is None else "expression"
+    reason = f"The {kind} {best.pattern.source[:_SHOWN_CHARACTERS]!r} occurs in the description."
+    others = {fit.recipe.recipe_id: fit.pattern.length for fit in fits if fit.recipe is not best.recipe}
+    equal = sorted(
+        {
+            fit.recipe.recipe_id
+            for fit in fits
+            if fit.recipe is not best.recipe and fit.pattern.length == best.pattern.length
+        }
+    )
+    if equal:
+        return f"{reason} A pattern of {', '.join(equal)} is as long; the first by name was taken."
+    return f"{reason} It is longer than what fits of {', '.join(sorted(others))}." if others else reason
