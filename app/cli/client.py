@@ -4,7 +4,7 @@ The client port: what commands ask, whether a folder in process or a service ove
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, Protocol
 
 from app.control import requests
@@ -32,7 +32,7 @@ class Client(Protocol):
         Check a request and tell what would run, without starting it: `{recipe_id, args, working_dir, graph, …}`.
         """
 
-    def follow(self, run_id: str, after: int = 0) -> AsyncIterator[Answer]:
+    def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[Answer, None]:
         """
         Yield the run's events numbered above `after`, until it rests or has ended.
         """

@@ -102,11 +102,10 @@ def anywhere(command: Command) -> Command:
 
     @_project
     @_server
-    @click.pass_context
     @functools.wraps(command)
-    def placed(context: click.Context, project: str | None, server: str | None, **given: Any) -> Any:
+    def placed(project: str | None, server: str | None, **given: Any) -> Any:
         if project and server:
-            if context.get_parameter_source("server") is ParameterSource.COMMANDLINE:
+            if click.get_current_context().get_parameter_source("server") is ParameterSource.COMMANDLINE:
                 raise click.UsageError("--project is a folder here, --server is a service: give one of them.")
             server = None
         return command(place=Place(server=server, environ=laid_over(PROJECT=project)), **given)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -73,7 +73,7 @@ class ServiceClient:
         """
         raise _folder_only("A dry run")
 
-    async def follow(self, run_id: str, after: int = 0) -> AsyncIterator[client.Answer]:
+    async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[client.Answer, None]:
         """
         Read the run's Server-Sent Events.
         """
@@ -186,7 +186,7 @@ class ServiceClient:
         """
         Post a recipe to be checked.
         """
-        body = {"source": source, "dialect": dialect, "stem": stem}
+        body = {"recipe": source, "dialect": dialect}
         return self._object(await self._send("POST", "/api/recipes/validate", json=body))
 
     async def route(self, description: str) -> client.Answer:

@@ -1,25 +1,20 @@
 """
-The commands that execute: `run`, and following a run to its rest.
+The command `run`.
 """
 
 from __future__ import annotations
 
 import os
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from app.cli import arguments, endings, formats, options, terminal
-from app.cli.progress import Progress
 
 if TYPE_CHECKING:
     from app.cli import client
     from app.control import requests
-
-_OVER = ("done", "failed", "cancelled")
-_AT_REST = (*_OVER, "paused", "waiting")
 
 
 @click.command()
@@ -51,55 +46,14 @@ def run(place: options.Place, as_json: bool, dry_run: bool, detach: bool, **give
     if detach:
         return _detach(place, request, as_json)
 
+    from app.cli import following
+
     async def work(connected: client.Client) -> int:
         started = await connected.start(request)
-        return await follow(connected, started["run_id"], Output.DETAIL if as_json else Output.TEXT)
+        output = following.Output.DETAIL if as_json else following.Output.TEXT
+        return await following.follow(connected, started["run_id"], output)
 
     return place.ask(work, options.Access.START)
-
-
-class Output(Enum):
-    """
-    How a run that is followed is shown.
-    """
-
-    TEXT = "text"
-    """Step by step, for people."""
-    DETAIL = "detail"
-    """The run as one JSON object, at its rest."""
-    EVENTS = "events"
-    """One event a line, as JSON."""
-
-
-async def follow(connected: client.Client, run_id: str, output: Output, after: int = 0) -> int:
-    """
-    Show a run until it rests; return the exit code that tells how it stands.
-    """
-    progress = Progress(live=terminal.is_live())
-    try:
-        while True:
-            async for event in connected.follow(run_id, after):
-                after = event["seq"]
-                if output is Output.TEXT:
-                    progress.show(event)
-                elif output is Output.EVENTS:
-                    terminal.say_json(event, one_line=True)
-            detail = await connected.detail(run_id)
-            if connected.executes or detail["status"] in _AT_REST:
-                break
-    finally:
-        progress.finish()
-    _tell_rest(detail, output)
-    return endings.of_status(detail["status"])
-
-
-def _tell_rest(detail: dict[str, Any], output: Output) -> None:
-    if output is Output.DETAIL:
-        terminal.say_json(detail)
-    elif output is Output.TEXT and detail["status"] not in _OVER:
-        terminal.say(f"run {detail['run_id']} {detail['status']}: {detail.get('reason') or 'at rest'}")
-    if detail.get("error"):
-        terminal.warn(f"{detail['status']}: {formats.error(detail['error'])}")
 
 
 def _request(

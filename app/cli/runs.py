@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app import errors
-from app.cli import arguments, endings, formats, options, running, terminal
+from app.cli import arguments, endings, formats, options, terminal
 
 if TYPE_CHECKING:
     from app.cli import client
@@ -65,8 +65,10 @@ def follow(place: options.Place, as_json: bool, run_id: str, after: int) -> int:
     As JSON, one event a line.
     """
 
-    output = running.Output.EVENTS if as_json else running.Output.TEXT
-    return place.ask(lambda connected: running.follow(connected, run_id, output, after))
+    from app.cli import following
+
+    output = following.Output.EVENTS if as_json else following.Output.TEXT
+    return place.ask(lambda connected: following.follow(connected, run_id, output, after))
 
 
 @runs.command()
@@ -234,10 +236,12 @@ def _query(label: str | None, **filters: Any) -> stores.RunQuery:
 
 
 async def _go_on(connected: client.Client, moved: client.Answer, as_json: bool) -> int:
-    if connected.executes:
-        output = running.Output.DETAIL if as_json else running.Output.TEXT
-        return await running.follow(connected, moved["run_id"], output)
-    return _moved(moved, as_json)
+    from app.cli import following
+
+    if not connected.executes:
+        return _moved(moved, as_json)
+    output = following.Output.DETAIL if as_json else following.Output.TEXT
+    return await following.follow(connected, moved["run_id"], output)
 
 
 def _moved(moved: client.Answer, as_json: bool) -> int:

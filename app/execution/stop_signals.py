@@ -24,10 +24,13 @@ class StopSignals:
     Turn SIGTERM and SIGINT into a stop.
     """
 
-    def __init__(self, stop: Callable[[], Coroutine[Any, Any, None]], hurry: Callable[[], None]) -> None:
+    def __init__(self, stop: Callable[[bool], Coroutine[Any, Any, None]]) -> None:
+        """
+        Args:
+            stop: Stops, and returns when all rests; called once more, told to hurry, at the second signal.
+        """
         self._stop = stop
-        self._hurry = hurry
-        self._stopping: asyncio.Task[None] | None = None
+        self._stopping: list[asyncio.Task[None]] = []
         self.asked = 0
         """How many signals have come."""
 
@@ -49,15 +52,12 @@ class StopSignals:
         """
         Wait until a stop that was asked for is over; not at all if none was.
         """
-        if self._stopping is not None:
-            await self._stopping
+        for stopping in self._stopping:
+            await stopping
 
     def _ask(self, number: signal.Signals) -> None:
         self.asked += 1
         _log.info("stopping", extra={"signal": number.name, "asked": self.asked})
-        if self.asked == 1:
-            self._stopping = asyncio.create_task(self._stop(), name="stop")
-        elif self.asked == 2:
-            self._hurry()
-        else:
+        if self.asked > 2:
             os._exit(EXIT_CODE)
+        self._stopping.append(asyncio.create_task(self._stop(self.asked == 2), name=f"stop {self.asked}"))

@@ -1,0 +1,344 @@
+"""
+The composition root: the only place where concrete classes meet. Nothing is built at import.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+from app import clock, errors, resources, settings, telemetry
+from app.agents import backends, configuration, roster
+from app.agents import performer as agent_performer
+from app.control import adoption, children, health, inventory, prompts, recipes, routing, runs, shelf, starting
+from app.control import workspaces as control_workspaces
+from app.dialects import registry as dialects
+from app.engine import operations, plain, ports, probes, refusals, runner
+from app.execution import crash_probes, measured
+from app.execution.embedded import pool
+from app.storage import directory, memory, store
+from app.storage.sql import index
+from app.tools import checks, issue_performer
+from app.tools import performer as tool_performer
+from app.tools import registry as tools
+from app.tools import workspaces as tool_workspaces
+
+Store: TypeAlias = store.FolderStore | memory.MemoryStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """
+    What a process wants of a project.
+    """
+
+    address: str | None = None
+    """Where the process serves the project: it holds the service's lock and continues unfinished runs."""
+    alone: bool = False
+    """Whether it holds that lock without serving, so that no service meddles."""
+    look_only: bool = False
+    """Whether it changes nothing; a data directory that does not exist is not made then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """
+    Everything that the faces of a project are served from.
+    """
+
+    runs: runs.Runs
+    """Use cases of runs."""
+    starter: starting.Starter
+    """Makes requests complete; for dry runs."""
+    catalogue: recipes.Catalogue
+    """Recipes."""
+    route: Callable[[str], routing.RoutingResult]
+    """Router."""
+    inventory: inventory.Inventory
+    """Tools and agents."""
+    health: health.Health
+    """Readiness."""
+    metrics: telemetry.Metrics
+    """Counts and measures."""
+    masker: plain.Masker
+    """Hides secrets."""
+    store: Store
+    """Run folders; a memory where a reader found no data directory."""
+    engine: pool.Pool
+    """Worker pool."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """
+    What the machine gives, and a test may replace.
+    """
+
+    ids: clock.Ids
+    """Identifiers."""
+    clock: clock.Clock
+    """Time."""
+    probes: probes.Probes
+    """Named points."""
+
+
+@asynccontextmanager
+async def build(chosen: settings.Settings, use: Use = Use(), world: World | None = None) -> AsyncIterator[Room]:
+    """
+    Put a project's room together, and take it apart in the reverse order.
+
+    Raises:
+        errors.ConfigurationError: `agents.json` or the data directory cannot be used.
+    """
+    world = world or real_world(os.environ)
+    people = _roster(chosen)
+    _refuse_broken(people)
+    reference = _reference(chosen, people, world)
+    async with AsyncExitStack() as closing:
+        kept = await _store(closing, chosen, use, world, reference)
+        speaking = backends.Backends(people.backends, world.clock)
+        closing.push_async_callback(speaking.close)
+        equipment = _equipment(chosen, people, world, reference, speaking, kept)
+        room = _room(chosen, world, reference, equipment, kept)
+        closing.push_async_callback(room.engine.stop)
+        room.engine.start(recover=use.address is not None)
+        yield room
+
+
+def real_world(environ: Mapping[str, str]) -> World:
+    """
+    Return the machine's own clock and chance.
+
+    `CONTROL_ROOM_CRASH_AT=point:N`, for crash tests only, makes the process kill itself with SIGKILL at the Nth passing
+    of a probe.
+
+    Raises:
+        errors.ConfigurationError: that variable has the wrong form.
+    """
+    points: probes.Probes = probes.NoProbes()
+    if wanted := environ.get(settings.CRASH_AT):
+        try:
+            points = crash_probes.parse(wanted)
+        except ValueError as error:
+            raise errors.ConfigurationError(f"{settings.CRASH_AT}: {error}") from error
+    return World(clock=clock.SystemClock(), ids=clock.RandomIds(), probes=points)
+
+
+def prepare_project(project: settings.ProjectSettings) -> Path:
+    """
+    Make the data directory of a project, with folders for its own recipes and prompts; return it.
+
+    Raises:
+        errors.ConfigurationError: it cannot be made.
+    """
+    kept = _directory(project, real_world(os.environ))
+    kept.prepare()
+    for folder in ("recipes", "prompts/templates"):
+        (project.data_directory / folder).mkdir(parents=True, exist_ok=True)
+    return project.data_directory.resolve()
+
+
+def examine(chosen: settings.Settings) -> list[settings.Remark]:
+    """
+    Return what is wrong or doubtful about agents, prompts and recipes; nothing is started or changed.
+    """
+    people = _roster(chosen)
+    reference = _reference(chosen, people, real_world({}))
+    remarks = [_remark(broken.path, flaw, fatal=True) for broken in people.broken for flaw in broken.flaws]
+    remarks += [_remark(fault.file, fault.flaw) for fault in prompts.load(_prompt_folders(chosen.project)).flaws]
+    remarks += [_remark(entry.path, flaw) for entry in reference.catalogue.all() for flaw in entry.flaws]
+    lacking = backends.Backends(people.backends, clock.SystemClock()).check()
+    return remarks + [settings.Remark(setting=f"backend {name}", message=lack, fatal=False) for name, lack in lacking]
+
+
+def examine_agents(chosen: settings.Settings) -> list[dict[str, Any]]:
+    """
+    Return the agents, each with what keeps it from working here in `problem`; nothing is started.
+
+    Raises:
+        errors.ConfigurationError: `agents.json` cannot be used.
+    """
+    people = _roster(chosen)
+    _refuse_broken(people)
+    lacking = dict(backends.Backends(people.backends, clock.SystemClock()).check())
+    return [agent.to_json() | {"problem": lacking.get(agent.backend)} for agent in people.agents]
+
+
+async def rebuild_index(chosen: settings.Settings) -> dict[str, Any]:
+    """
+    Make the index anew from the run folders.
+
+    Raises:
+        errors.ConfigurationError: a service holds the data directory, or it cannot be used.
+    """
+    async with build(chosen, Use(alone=True)) as room:
+        return await room.store.rebuild_index()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reference:
+    registry: tools.ToolRegistry
+    shelf: shelf.Shelf
+    catalogue: recipes.Catalogue
+    route: Callable[[str], routing.RoutingResult]
+    workspaces: control_workspaces.Workspaces
+    starter: starting.Starter
+
+
+def _reference(chosen: settings.Settings, people: configuration.Roster, world: World) -> _Reference:
+    project = chosen.project
+
+    def route(text: str) -> routing.RoutingResult:
+        return routing.Router(catalogue.recipes()).route(text)
+
+    registry = tools.bundled_tools(route)
+    shelved = shelf.Shelf(tools=registry.specs(), agents=people.agents, prompt_folders=_prompt_folders(project))
+    catalogue = recipes.Catalogue(
+        layers=recipes.layers(resources.bundled("recipes"), project.data_directory, dialects.DIALECTS),
+        dialects=dialects.DIALECTS,
+        library=shelved.library,
+    )
+    allowed = control_workspaces.Workspaces(
+        project=project.project, allowed_roots=project.allowed_roots, data_directory=project.data_directory
+    )
+    starter = starting.Starter(
+        catalogue=catalogue,
+        library=shelved.library,
+        route=route,
+        workspaces=allowed,
+        clock=world.clock,
+        ids=world.ids,
+        rules=starting.StartRules(max_depth=chosen.pool.max_depth, inline_recipes=project.inline_recipes),
+    )
+    return _Reference(
+        registry=registry, shelf=shelved, catalogue=catalogue, route=route, workspaces=allowed, starter=starter
+    )
+
+
+async def _store(
+    closing: AsyncExitStack, chosen: settings.Settings, use: Use, world: World, reference: _Reference
+) -> Store:
+    adopter = adoption.Adopter(
+        catalogue=reference.catalogue,
+        starter=reference.starter,
+        workspaces=reference.workspaces,
+        clock=world.clock,
+    )
+    if use.look_only and not chosen.project.data_directory.is_dir():
+        nothing = memory.MemoryStore(clock=world.clock)
+        await closing.enter_async_context(nothing)
+        return nothing
+    kept = _directory(chosen.project, world)
+    if not use.look_only:
+        kept.prepare()
+    if use.address is not None or use.alone:
+        lock = kept.lock_service()
+        closing.callback(lock.release)
+        if use.address is not None:
+            lock.announce(use.address)
+    indexed = index.SqlIndex(chosen.project.database_url or kept.index_url())
+    opened = store.FolderStore(kept, indexed, clock=world.clock, probes=world.probes, adopt=adopter.adopt)
+    closing.push_async_callback(opened.close)
+    await opened.start(serve=use.address is not None)
+    return opened
+
+
+def _equipment(
+    chosen: settings.Settings,
+    people: configuration.Roster,
+    world: World,
+    reference: _Reference,
+    speaking: backends.Backends,
+    kept: Store,
+) -> runner.Equipment:
+    project = chosen.project
+    places = tool_workspaces.Workspaces([project.project, *project.allowed_roots])
+    performers: dict[str, ports.Performer] = {
+        operations.ToolCall.kind: tool_performer.ToolPerformer(reference.registry, places),
+        operations.AgentCall.kind: agent_performer.AgentPerformer(speaking),
+        operations.Check.kind: checks.CheckPerformer(places),
+        operations.CommitFile.kind: checks.CommitFilePerformer(places),
+        operations.OpenIssue.kind: issue_performer.IssuePerformer(kept.put_issue, world.clock),
+        operations.Refusal.kind: refusals.RefusalPerformer(),
+    }
+    return runner.Equipment(
+        performers=performers,
+        clock=world.clock,
+        masker=plain.Masker(_secrets(chosen, people, os.environ)),
+        probes=world.probes,
+    )
+
+
+def _room(
+    chosen: settings.Settings, world: World, reference: _Reference, equipment: runner.Equipment, kept: Store
+) -> Room:
+    metrics = telemetry.Metrics()
+
+    async def start_child(call: ports.Call) -> str:
+        return await offspring.start(call)
+
+    measuring: dict[str, ports.Performer] = {
+        name: measured.Measured(each, metrics, world.clock) for name, each in equipment.performers.items()
+    }
+    engine = pool.Pool(
+        store=kept,
+        dialects=dialects.DIALECTS,
+        equipment=dataclasses.replace(equipment, performers=measuring),
+        start_child=start_child,
+        limit=chosen.pool.max_running,
+        stop_grace_seconds=chosen.pool.stop_grace_seconds,
+    )
+    use_cases = runs.Runs(
+        store=kept, engine=engine, starter=reference.starter, dialects=dialects.DIALECTS, clock=world.clock
+    )
+    offspring = children.Children(runs=use_cases, engine=engine)
+    return Room(
+        runs=use_cases,
+        starter=reference.starter,
+        catalogue=reference.catalogue,
+        route=reference.route,
+        inventory=inventory.Inventory(library=reference.shelf.library, store=kept, engine=engine),
+        health=health.Health(store=kept, engine=engine),
+        metrics=metrics,
+        masker=equipment.masker,
+        store=kept,
+        engine=engine,
+    )
+
+
+def _roster(chosen: settings.Settings) -> configuration.Roster:
+    own = chosen.project.data_directory / "agents.json"
+    return roster.load([resources.bundled("recipes", "agents.json"), own])
+
+
+def _refuse_broken(people: configuration.Roster) -> None:
+    if people.broken:
+        files = ", ".join(str(broken.path) for broken in people.broken)
+        flaws = [flaw.to_json() for broken in people.broken for flaw in broken.flaws]
+        raise errors.ConfigurationError(f"{files} cannot be used", code="agents_invalid", detail={"flaws": flaws})
+
+
+def _prompt_folders(project: settings.ProjectSettings) -> tuple[Path, ...]:
+    return prompts.layers(resources.bundled("recipes"), project.home, project.data_directory)
+
+
+def _directory(project: settings.ProjectSettings, world: World) -> directory.DataDirectory:
+    return directory.DataDirectory(project.data_directory, clock=world.clock, ids=world.ids)
+
+
+def _secrets(chosen: settings.Settings, people: configuration.Roster, environ: Mapping[str, str]) -> set[str]:
+    found = {environ.get(name, "") for name in people.secret_variables}
+    found.add(chosen.server.api_token or "")
+    found.add(urlsplit(chosen.project.database_url or "").password or "")
+    return found - {""}
+
+
+def _remark(file: Path | str, flaw: errors.Flaw, *, fatal: bool = False) -> settings.Remark:
+    place = flaw.path if flaw.line is None else f"{flaw.path} (line {flaw.line})"
+    return settings.Remark(setting=str(file), message=f"{place}: {flaw.message}", fatal=fatal)

@@ -1,0 +1,212 @@
+"""
+The client of a project's folder: the use cases, in process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from app import bootstrap, errors, settings
+from app.cli import client, options, terminal
+from app.control import requests
+from app.engine import plain, states, stores
+from app.execution import stop_signals
+
+_UNFINISHED = (states.RunState.PENDING, states.RunState.RUNNING)
+
+
+@asynccontextmanager
+async def connect(chosen: settings.Settings, access: options.Access) -> AsyncIterator[client.Client]:
+    """
+    Open the project's folder for a command.
+
+    Raises:
+        errors.ConfigurationError: the settings cannot work, or a service holds the folder and the command changes runs.
+    """
+    _refuse_faults(chosen)
+    look_only = access is options.Access.READ
+    use = bootstrap.Use(look_only=look_only, alone=access is options.Access.CHANGE)
+    async with bootstrap.build(chosen, use) as room:
+        if look_only:
+            yield FolderClient(room, None)
+            return
+        signals = stop_signals.StopSignals(lambda hurried: _stop(room, hurried))
+        with signals.caught():
+            yield FolderClient(room, signals)
+
+
+class FolderClient:
+    """
+    Ask the use cases directly; runs that it starts execute in this process.
+    """
+
+    executes = True
+
+    def __init__(self, room: bootstrap.Room, signals: stop_signals.StopSignals | None) -> None:
+        self._room = room
+        self._signals = signals
+
+    async def start(self, request: requests.StartRequest) -> client.Answer:
+        """
+        Start a run that belongs to this process.
+        """
+        started = await self._room.runs.start(dataclasses.replace(request, owner="process"))
+        return _moved(started.run_id, started.status)
+
+    async def plan(self, request: requests.StartRequest) -> client.Answer:
+        """
+        Prepare a run and leave it at that.
+        """
+        start = self._room.starter.prepare(request)
+        shown = start.to_json()
+        names = ("recipe_id", "dialect", "description", "args", "working_dir", "labels", "priority", "recipe_sha256")
+        graph = self._room.catalogue.describe(start.recipe_id)["graph"]
+        return {name: shown[name] for name in names} | {"graph": graph}
+
+    async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[client.Answer, None]:
+        """
+        Yield the events as they are written; after a stop, those of the stop too.
+        """
+        async for event in await self._room.runs.follow(run_id, after):
+            after = event.seq
+            yield event.to_json()
+        if self._signals is not None and self._signals.asked:
+            await self._signals.stopped()
+            for event in await self._room.store.read_events(run_id, after):
+                yield event.to_json()
+
+    async def detail(self, run_id: str) -> client.Answer:
+        """
+        Return a run.
+        """
+        shown: client.Answer = json.loads((await self._room.runs.ready(run_id)).body)
+        return shown
+
+    async def list_runs(self, query: stores.RunQuery) -> list[client.Answer]:
+        """
+        List runs.
+        """
+        return [summary.to_json() for summary in await self._room.runs.list_runs(query)]
+
+    async def steps(self, run_id: str) -> list[client.Answer]:
+        """
+        Return the step log.
+        """
+        return [dict(record.line) for record in await self._room.runs.steps(run_id)]
+
+    async def slot(self, run_id: str, name: str) -> client.Answer:
+        """
+        Return a slot.
+        """
+        return await self._room.runs.slot(run_id, name)
+
+    async def logs(self, run_id: str) -> list[str]:
+        """
+        Return the names of the logs.
+        """
+        return await self._room.runs.logs(run_id)
+
+    async def log(self, run_id: str, name: str) -> str:
+        """
+        Return a log.
+        """
+        return (await self._room.runs.log(run_id, name)).decode("utf-8", "replace")
+
+    async def cancel(self, run_id: str) -> client.Answer:
+        """
+        End a run, and wait until it has.
+        """
+        await self._room.runs.cancel(run_id)
+        return _moved(run_id, await self._room.engine.ended(run_id))
+
+    async def pause(self, run_id: str) -> client.Answer:
+        """
+        Keep a run from going on.
+        """
+        return _moved(run_id, await self._room.runs.pause(run_id))
+
+    async def unpause(self, run_id: str) -> client.Answer:
+        """
+        Let a paused run go on, here.
+        """
+        return _moved(run_id, await self._room.runs.unpause(run_id))
+
+    async def resume(self, run_id: str, request: requests.ResumeRequest) -> client.Answer:
+        """
+        Send a run on, here; one that was only interrupted goes on as it was.
+        """
+        status = (await self._room.runs.view(run_id)).status
+        if status in _UNFINISHED and request == requests.ResumeRequest():
+            return _moved(run_id, await self._room.engine.submit(run_id))
+        return _moved(run_id, await self._room.runs.resume(run_id, request))
+
+    async def verify(self, run_id: str) -> client.Answer:
+        """
+        Check a run's files.
+        """
+        return await self._room.store.verify(run_id)
+
+    async def repair(self, run_id: str) -> client.Answer:
+        """
+        Cut a run back to its intact prefix.
+        """
+        return await self._room.store.repair(run_id)
+
+    async def delete(self, run_id: str) -> None:
+        """
+        Delete a run.
+        """
+        await self._room.runs.delete(run_id)
+
+    async def recipes(self) -> list[client.Answer]:
+        """
+        Return all recipes.
+        """
+        return [entry.to_json() for entry in self._room.catalogue.all()]
+
+    async def recipe(self, recipe_id: str) -> client.Answer:
+        """
+        Return a recipe.
+        """
+        return self._room.catalogue.describe(recipe_id)
+
+    async def validate(self, source: str, dialect: str, stem: str) -> client.Answer:
+        """
+        Check a recipe's text.
+        """
+        return self._room.catalogue.examine(source, dialect, stem).to_json()
+
+    async def route(self, description: str) -> client.Answer:
+        """
+        Choose a recipe.
+        """
+        chosen: dict[str, Any] = self._room.route(description).to_json()
+        return chosen
+
+    async def agents(self) -> list[client.Answer]:
+        """
+        Return the agents.
+        """
+        return await self._room.inventory.agents()
+
+
+async def _stop(room: bootstrap.Room, hurried: bool) -> None:
+    if not hurried:
+        terminal.warn("stopping after the step in flight; once more to cut it off")
+    room.runs.release()
+    await room.engine.stop(0 if hurried else None)
+
+
+def _refuse_faults(chosen: settings.Settings) -> None:
+    faults = [remark for remark in settings.check(chosen) if remark.fatal]
+    if faults:
+        told = "; ".join(f"{fault.setting} {fault.message}" for fault in faults)
+        raise errors.ConfigurationError(f"The settings cannot work: {told}", code="settings_invalid")
+
+
+def _moved(run_id: str, status: states.RunState) -> dict[str, plain.Json]:
+    return {"run_id": run_id, "status": status.value}

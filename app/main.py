@@ -1,0 +1,179 @@
+"""
+The service: the HTTP interface over one project, in one process, from start to stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import fastapi
+import uvicorn
+import uvloop
+
+from app import __version__, bootstrap, errors, settings, telemetry
+from app.api import desk, service
+from app.execution import stop_signals
+
+_DRAIN_SECONDS = 5
+"""Time that answers which are being sent get at a stop; streams and waiting polls have ended before."""
+_BACKLOG = 2048
+
+
+def create_app(chosen: settings.Settings) -> fastapi.FastAPI:
+    """
+    Return the application for any ASGI server; its lifespan is the service's.
+    """
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: fastapi.FastAPI) -> AsyncIterator[None]:
+        address = f"http://{chosen.server.host}:{chosen.server.port}"
+        async with bootstrap.build(chosen, bootstrap.Use(address=address)) as room:
+            app.state.desk = _desk(room)
+            yield
+            room.runs.release()
+
+    return service.create(chosen.server, lifespan)
+
+
+def serve(chosen: settings.Settings, announce: Callable[[str], None]) -> int:
+    """
+    Serve until SIGTERM or SIGINT, and return the exit code.
+
+    Args:
+        announce: Told, line by line, what a person or script that started the service wants to know.
+
+    Raises:
+        errors.ConfigurationError: the address cannot be listened on, or the data directory cannot be used.
+    """
+    telemetry.write_logs(chosen.telemetry.log_level, sys.stderr)
+    with _listening(chosen.server) as listener, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_serve(chosen, listener, announce))
+
+
+async def _serve(chosen: settings.Settings, listener: socket.socket, announce: Callable[[str], None]) -> int:
+    address = _address(chosen.server.host, listener)
+    async with bootstrap.build(chosen, bootstrap.Use(address=address)) as room:
+        telemetry.write_logs(chosen.telemetry.log_level, sys.stderr, room.masker.mask)
+        app = service.create(chosen.server)
+        app.state.desk = _desk(room)
+        server = _Server(_configuration(app), lambda: _announce(chosen, address, announce))
+        signals = stop_signals.StopSignals(lambda hurried: _stop(room, server, hurried))
+        helpers = [asyncio.create_task(_tell_recovered(room, announce)), asyncio.create_task(_watch(room, server))]
+        with signals.caught():
+            await server.serve(sockets=[listener])
+        await signals.stopped()
+        await asyncio.gather(*helpers)
+        return 0 if signals.asked < 2 else stop_signals.EXIT_CODE
+
+
+async def _stop(room: bootstrap.Room, server: uvicorn.Server, hurried: bool) -> None:
+    room.runs.release()
+    await room.engine.stop(0 if hurried else None)
+    server.force_exit = hurried
+    server.should_exit = True
+
+
+async def _tell_recovered(room: bootstrap.Room, announce: Callable[[str], None]) -> None:
+    found = await room.engine.recovered()
+    announce("recovered: nothing was unfinished" if found == 0 else f"recovered: {found} unfinished runs")
+
+
+async def _watch(room: bootstrap.Room, server: uvicorn.Server) -> None:
+    try:
+        await room.engine.watch()
+    finally:
+        server.should_exit = True
+
+
+class _Server(uvicorn.Server):
+    """
+    Uvicorn, without its own idea of signals.
+    """
+
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._tell_started = started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._tell_started()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _desk(room: bootstrap.Room) -> desk.Desk:
+    return desk.Desk(
+        runs=room.runs,
+        catalogue=room.catalogue,
+        route=room.route,
+        inventory=room.inventory,
+        health=room.health,
+        metrics=room.metrics,
+    )
+
+
+def _configuration(app: fastapi.FastAPI) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=_DRAIN_SECONDS,
+    )
+
+
+def _announce(chosen: settings.Settings, address: str, announce: Callable[[str], None]) -> None:
+    announce(f"Control Room {__version__} listens on {address}")
+    announce(f"project: {chosen.project.project.resolve()}")
+    announce(f"data: {chosen.project.data_directory.resolve()}")
+
+
+@contextlib.contextmanager
+def _listening(server: settings.ServerSettings) -> Iterator[socket.socket]:
+    try:
+        listener = _bound(server.host, server.port)
+    except OSError as error:
+        raise errors.ConfigurationError(
+            f"{server.host}:{server.port} cannot be listened on: {_reason(error)}",
+            code="address_unavailable",
+            detail={"host": server.host, "port": server.port},
+        ) from error
+    with listener:
+        yield listener
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _reason(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "another program has this port; choose one with --port, 0 takes a free one"
+    return error.strerror or str(error)
+
+
+def _address(host: str, listener: socket.socket) -> str:
+    port: int = listener.getsockname()[1]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
