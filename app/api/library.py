@@ -14,7 +14,6 @@ from app.api import answers, bodies
 from app.api.answering import as_json, declared
 from app.api.desk import At
 from app.api.refusals import BODY
-from app.engine import plain
 
 router = APIRouter(prefix="/api")
 
@@ -62,9 +61,7 @@ async def route_task(desk: At, body: bodies.RouteBody) -> Response:
     """
     Choose a recipe by the task's words, without a model (execution-modes, appendix E).
     """
-    found = desk.route(body.description)
-    shown = {"recipe_id": found.recipe_id, "routable": found.routable, "reason": found.reason}
-    return as_json(shown | {"initial_args": plain.plain(found.initial_args)})
+    return as_json(desk.route(body.description).to_json())
 
 
 @router.get("/tools", tags=["library"], summary="List tools", responses=declared(list[answers.ToolListed]))

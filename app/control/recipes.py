@@ -9,6 +9,7 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from app import errors
 from app.control.recipe_files import Folder, Layer, RecipeFile, RecipeFiles, parsed
@@ -19,6 +20,7 @@ PROJECT_DIALECT = "control_room"
 
 _NEAREST = 3
 _RESEMBLANCE = 0.5
+_Checked: TypeAlias = tuple[library.Recipe, library.Library, tuple[errors.Flaw, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +109,7 @@ class Catalogue:
         self._layers = [RecipeFiles(layer, dialects) for layer in layers]
         self._dialects = dialects
         self._library = library
+        self._checked: dict[str, _Checked] = {}
 
     def all(self) -> list[Entry]:
         """
@@ -181,7 +184,7 @@ class Catalogue:
             errors.RequestInvalid: `unknown_dialect`.
         """
         recipe, flaws = parsed(self.dialect(dialect), source, stem)
-        return Examined(recipe=recipe, flaws=flaws if recipe is None else self._unfit(recipe))
+        return Examined(recipe=recipe, flaws=flaws if recipe is None else self._unfit(recipe, self._library()))
 
     def dialect(self, name: str) -> ports.Dialect:
         """
@@ -211,10 +214,16 @@ class Catalogue:
         )
         if file.recipe is None:
             return entry
-        return dataclasses.replace(entry, flaws=(*_collisions(file, group), *self._unfit(file.recipe)))
+        return dataclasses.replace(entry, flaws=(*_collisions(file, group), *self._check(entry.path, file.recipe)))
 
-    def _unfit(self, recipe: library.Recipe) -> tuple[errors.Flaw, ...]:
-        return tuple(self._dialects[recipe.dialect].check(recipe, self._library()))
+    def _check(self, path: str, recipe: library.Recipe) -> tuple[errors.Flaw, ...]:
+        shelf, known = self._library(), self._checked.get(path)
+        if known is None or known[0] is not recipe or known[1] is not shelf:
+            known = self._checked[path] = (recipe, shelf, self._unfit(recipe, shelf))
+        return known[2]
+
+    def _unfit(self, recipe: library.Recipe, shelf: library.Library) -> tuple[errors.Flaw, ...]:
+        return tuple(self._dialects[recipe.dialect].check(recipe, shelf))
 
 
 def layers(bundled: Path, data_directory: Path, dialects: Iterable[str]) -> tuple[Layer, Layer]:

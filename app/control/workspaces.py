@@ -36,7 +36,7 @@ class Workspaces:
             raise _refused("working_dir_refused", f"working_dir {asked!r:.200} lies outside the allowed folders")
         if folder.is_relative_to(self._data_directory):
             raise _refused("working_dir_refused", f"working_dir {asked!r:.200} lies in the service's own data")
-        if not folder.is_dir():
+        if not _is_folder(folder):
             raise _refused("working_dir_missing", f"working_dir {asked!r:.200} is no folder")
         return str(folder)
 
@@ -45,6 +45,13 @@ class Workspaces:
             return (self._project / asked).resolve()
         except (OSError, ValueError, RuntimeError) as error:
             raise _refused("working_dir_refused", f"working_dir {asked!r:.200} cannot be resolved") from error
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 def _refused(code: str, message: str) -> errors.RequestInvalid:

@@ -1,0 +1,119 @@
+"""
+Guards: no page of another site gets through, and no caller without the token.
+"""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp
+
+from app import settings
+from app.api import guards
+
+APP: ASGIApp = PlainTextResponse("served")
+
+
+def client(app: ASGIApp, host: str = "127.0.0.1:8000") -> httpx.AsyncClient:
+    """
+    Return a client of an application.
+    """
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=f"http://{host}")
+
+
+def site(**facts: object) -> guards.SiteGuard:
+    """
+    Return the guard of a service with these settings.
+    """
+    return guards.SiteGuard(APP, settings.ServerSettings(**facts))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1:8000", "localhost", "LOCALHOST:1", "localhost.", "[::1]:8000", "room.example:80"]
+)
+async def test_known_hosts_are_served(host: str) -> None:
+    """Loopback names and those of the settings are served, on any port and in any case."""
+    async with client(site(allowed_hosts=("room.example",))) as http:
+        answer = await http.get("/", headers={"Host": host})
+
+    assert answer.text == "served"
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8000", "", "[::2]"])
+async def test_an_unknown_host_is_refused(host: str) -> None:
+    """A name that somebody else points at this address is refused with 400."""
+    async with client(site()) as http:
+        answer = await http.get("/", headers={"Host": host})
+
+    assert answer.status_code == 400
+    assert answer.json()["code"] == "unknown_host"
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_two_hosts_are_refused() -> None:
+    """A request with two Host headers is refused, whatever they say."""
+    async with client(site()) as http:
+        request = http.build_request("GET", "/", headers=[("Host", "localhost"), ("Host", "localhost")])
+        answer = await http.send(request)
+
+    assert answer.status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        ("http://127.0.0.1:8000", 200),
+        ("https://127.0.0.1:8000", 200),
+        ("https://desk.example", 200),
+        ("http://127.0.0.1:3000", 403),
+        ("http://localhost:8000", 403),
+        ("https://evil.example", 403),
+        ("null", 403),
+        ("", 403),
+    ],
+)
+async def test_a_foreign_origin_is_refused(origin: str, status: int) -> None:
+    """Only pages of this very address, or of an origin in the settings, may call."""
+    async with client(site(allowed_origins=("https://desk.example/",))) as http:
+        answer = await http.post("/", headers={"Origin": origin})
+
+    assert answer.status_code == status
+
+
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [
+        ("Bearer the-right-token-1", 200),
+        ("bearer the-right-token-1", 200),
+        ("Bearer the-wrong-token-1", 401),
+        ("Basic the-right-token-1", 401),
+        ("the-right-token-1", 401),
+        ("", 401),
+        ("Bearer ", 401),
+        ("Bearer \N{SNOWMAN}", 401),
+    ],
+)
+async def test_a_token_is_asked_for(header: str, status: int) -> None:
+    """With a token in the settings, every request must carry it."""
+    async with client(guards.TokenGuard(APP, "the-right-token-1")) as http:
+        answer = await http.get("/", headers=[(b"Authorization", header.encode())])
+
+    assert answer.status_code == status
+    assert (answer.headers.get("www-authenticate") == "Bearer") == (status == 401)
+
+
+async def test_health_needs_no_token() -> None:
+    """Whoever watches the service needs no token to see that it lives."""
+    async with client(guards.TokenGuard(APP, "the-right-token-1")) as http:
+        statuses = [(await http.get(path)).status_code for path in ("/healthz", "/readyz", "/metrics", "/healthz/x")]
+
+    assert statuses == [200, 200, 401, 401]
+
+
+async def test_without_a_token_nothing_is_asked() -> None:
+    """A service on loopback without a token answers everybody there."""
+    async with client(guards.TokenGuard(APP, None)) as http:
+        answer = await http.get("/")
+
+    assert answer.status_code == 200
