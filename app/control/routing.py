@@ -58,7 +58,7 @@ class RoutingResult:
 class _Fit:
     recipe: library.Recipe
     pattern: task_patterns.Pattern
-    parts: Mapping[str, str]
+    match: task_patterns.Match
 
 
 class Router:
@@ -72,14 +72,14 @@ class Router:
 
     def route(self, text: str) -> RoutingResult:
         """
-        Return the recipe with the longest pattern that occurs in a description; of equal ones the first by id.
+        Return the recipe whose pattern covers most of a description; of equal ones the first by id.
         """
         text = text[:MAX_CHARACTERS].encode("utf-8", "replace").decode()
         fits = list(self._fits(text))
         if not fits:
             return _unroutable(text, bool(self._patterns))
-        best = max(fits, key=lambda fit: fit.pattern.length)
-        own = sorted((fit for fit in fits if fit.recipe is best.recipe), key=lambda fit: fit.pattern.length)
+        best = max(fits, key=lambda fit: fit.match.length)
+        own = sorted((fit for fit in fits if fit.recipe is best.recipe), key=lambda fit: fit.match.length)
         return RoutingResult(
             recipe_id=best.recipe.recipe_id,
             initial_args=_args(best.recipe, own, text),
@@ -89,9 +89,9 @@ class Router:
 
     def _fits(self, text: str) -> Iterator[_Fit]:
         for recipe, pattern in self._patterns:
-            parts = pattern.match(text)
-            if parts is not None:
-                yield _Fit(recipe=recipe, pattern=pattern, parts=parts)
+            match = pattern.match(text)
+            if match is not None:
+                yield _Fit(recipe=recipe, pattern=pattern, match=match)
 
 
 def paths_in(text: str) -> list[str]:
@@ -127,7 +127,7 @@ def _unroutable(text: str, patterns: bool) -> RoutingResult:
 
 def _args(recipe: library.Recipe, own: Iterable[_Fit], text: str) -> dict[str, plain.Json]:
     rules: Mapping[str, Any] = recipe.args_schema.get("properties") or {}
-    parts = {name: part for fit in own for name, part in fit.parts.items() if name in rules}
+    parts = {name: part for fit in own for name, part in fit.match.parts.items() if name in rules}
     args = {name: _typed(part, rules[name]) for name, part in parts.items()}
     return args | _paths_as_args(recipe, set(args), text)
 
@@ -143,13 +143,17 @@ def _typed(part: str, rule: object) -> plain.Json:
 
 def _paths_as_args(recipe: library.Recipe, taken: set[str], text: str) -> dict[str, plain.Json]:
     """
-    Give the first path to the first required `*_path`, and those that are left to the first required `*_paths`.
+    Give the first path to the first required `*_path`, and those that are left to a `*_paths`.
+
+    Optional arguments get paths only where no required one wants them, and an optional `*_path` only where the recipe
+    has no `*_paths`: nobody knows which of several files it would mean.
     """
     paths = paths_in(text)
     args: dict[str, plain.Json] = {}
-    wanted = [name for name in recipe.args_schema.get("required") or () if name not in taken]
-    one = next((name for name in wanted if name.endswith("_path")), None)
-    several = next((name for name in wanted if name.endswith("_paths")), None)
+    required = [name for name in recipe.args_schema.get("required") or () if name not in taken]
+    declared = [name for name in recipe.args_schema.get("properties") or () if name not in taken]
+    several = _first((*required, *declared), "_paths")
+    one = _first(required, "_path") or (_first(declared, "_path") if several is None else None)
     if paths and one is not None:
         args[one] = paths.pop(0)
     if paths and several is not None:
@@ -157,17 +161,18 @@ def _paths_as_args(recipe: library.Recipe, taken: set[str], text: str) -> dict[s
     return args
 
 
+def _first(names: Iterable[str], ending: str) -> str | None:
+    return next((name for name in names if name.endswith(ending)), None)
+
+
 def _reason(best: _Fit, fits: Iterable[_Fit]) -> str:
     kind = "phrase" if best.pattern.expression is None else "expression"
-    reason = f"The {kind} {best.pattern.source[:_SHOWN_CHARACTERS]!r} occurs in the description."
-    others = {fit.recipe.recipe_id: fit.pattern.length for fit in fits if fit.recipe is not best.recipe}
-    equal = sorted(
-        {
-            fit.recipe.recipe_id
-            for fit in fits
-            if fit.recipe is not best.recipe and fit.pattern.length == best.pattern.length
-        }
-    )
+    reason = f"The {kind} {best.pattern.source[:_SHOWN_CHARACTERS]} occurs in the description."
+    others = [fit for fit in fits if fit.recipe is not best.recipe]
+    equal = sorted({fit.recipe.recipe_id for fit in others if fit.match.length == best.match.length})
     if equal:
-        return f"{reason} A pattern of {', '.join(equal)} is as long; the first by name was taken."
-    return f"{reason} It is longer than what fits of {', '.join(sorted(others))}." if others else reason
+        return f"{reason} A pattern of {', '.join(equal)} covers as much of it; the first by name was taken."
+    if others:
+        names = sorted({fit.recipe.recipe_id for fit in others})
+        return f"{reason} It covers more of it than the patterns of {', '.join(names)}."
+    return reason

@@ -16,6 +16,18 @@ MAX_CHARACTERS = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """
+    An occurrence of a pattern in a text.
+    """
+
+    length: int
+    """Characters that the pattern covers."""
+    parts: Mapping[str, str]
+    """What an expression's named groups cover."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
     """
     A pattern, ready to be used; matching takes time linear in the text.
@@ -27,27 +39,24 @@ class Pattern:
     """Compiled expression; None for a phrase."""
 
     @property
-    def length(self) -> int:
-        """
-        Return the number of characters that count when the longest pattern wins; slashes do not.
-        """
-        return len(self.source) if self.expression is None else len(self.source) - 2
-
-    @property
     def groups(self) -> tuple[str, ...]:
         """
         Return the names that an expression gives to parts of the text.
         """
         return tuple(self.expression.groupindex) if self.expression is not None else ()
 
-    def match(self, text: str) -> Mapping[str, str] | None:
+    def match(self, text: str) -> Match | None:
         """
-        Return the named parts if the pattern occurs in a text, whatever the case of its letters; otherwise None.
+        Return the first occurrence in a text, whatever the case of its letters, or None.
         """
         if self.expression is None:
-            return {} if self.source.casefold() in text.casefold() else None
+            occurs = self.source.casefold() in text.casefold()
+            return Match(length=len(self.source), parts={}) if occurs else None
         found = self.expression.search(text)
-        return None if found is None else {name: part for name, part in found.groupdict().items() if part is not None}
+        if found is None:
+            return None
+        parts = {name: part for name, part in found.groupdict().items() if part is not None}
+        return Match(length=found.end() - found.start(), parts=parts)
 
 
 @functools.lru_cache(maxsize=1024)

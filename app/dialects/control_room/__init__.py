@@ -40,6 +40,16 @@ class ControlRoom:
             *(flaw for index, step in _steps(recipe, "phase_b") for flaw in _agent_flaws(recipe, library, index, step)),
         ]
 
+    def flaws(self, source: str, stem: str, library: library.Library) -> list[errors.Flaw]:
+        """
+        Return everything that is wrong with a recipe's text, what shows only beside the project's library included.
+        """
+        try:
+            return self.check(self.parse(source, stem), library)
+        except errors.RecipeInvalid as error:
+            draft = parse.draft(source)
+            return [*error.flaws, *(self.check(draft, library) if draft is not None else ())]
+
     def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
         """
         Return the agents by archetype and, by step, the prompt variant that fits its agent.
@@ -75,7 +85,7 @@ class ControlRoom:
 
 
 def _steps(recipe: library.Recipe, phase: str) -> list[tuple[int, _Step]]:
-    return list(enumerate(recipe.document.get(phase, ())))
+    return [(index, step) for index, step in enumerate(recipe.document.get(phase, ())) if step is not None]
 
 
 def _tool_flaws(recipe: library.Recipe, registry: library.Library, index: int, step: _Step) -> Iterator[errors.Flaw]:

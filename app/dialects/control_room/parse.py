@@ -45,6 +45,32 @@ def parse(source: str) -> library.Recipe:
     )
 
 
+def draft(source: str) -> library.Recipe | None:
+    """
+    Return what is sound of a recipe that has flaws: its well-formed steps, each at its place, the others as None.
+    """
+    try:
+        document = json_text.read(source)
+    except errors.InputRefused:
+        return None
+    if not isinstance(document, dict):
+        return None
+    steps = {
+        phase: [_sound(kind, step) for step in document[phase]]
+        for phase, kind in (("phase_a", "tool_step"), ("phase_b", "agent_step"))
+        if isinstance(document.get(phase), list)
+    }
+    if "args_schema" in document and json_schemas.schema_flaws(document["args_schema"]):
+        del document["args_schema"]
+    return library.Recipe(
+        recipe_id="draft",
+        dialect=DIALECT,
+        label="draft",
+        document=steps,
+        args_schema=args_schema(document),
+    )
+
+
 def args_schema(document: _Part) -> dict[str, plain.Json]:
     """
     Return the schema of a recipe's arguments: the declared one, or every `task.args.X` that is named, required.
@@ -61,6 +87,21 @@ def _document(source: str) -> plain.Json:
         return json_text.read(source)
     except errors.InputRefused as error:
         raise errors.RecipeInvalid(f"The recipe is not valid: {error.message}", flaws=error.flaws) from error
+
+
+def _sound(kind: str, step: plain.Json) -> plain.Json:
+    whole = schema.json_schema()
+    found = json_schemas.flaws({"$ref": f"#/$defs/{kind}", "$defs": whole["$defs"]}, step)
+    references = refs.found_in(step.get("args")) if isinstance(step, dict) else ()
+    readable = all(_readable(value) for _, value in references)
+    return step if readable and all(flaw.code == "unknown_field" for flaw in found) else None
+
+
+def _readable(value: _Part) -> bool:
+    try:
+        return len(value) == 1 and bool(refs.read(value["$ref"]))
+    except (ValueError, TypeError):
+        return False
 
 
 def _renamed(flaw: errors.Flaw) -> errors.Flaw:
