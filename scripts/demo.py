@@ -21,13 +21,13 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import environment
 
 HOST = "127.0.0.1"
 EXAMPLE = environment.ROOT / ".control-room" / "example"
-SERVICE_LOG = environment.ROOT / ".control-room" / "demo.log"
 RECIPE = "creative_draft_scene"
 START_SECONDS = 30
 STOP_SECONDS = 30
@@ -43,14 +43,15 @@ def main() -> None:
     parser.add_argument(
         "--port", type=int, default=8000, help="port of the service; a taken one is replaced by a free one"
     )
+    parser.add_argument("--project", type=Path, default=EXAMPLE, help="folder of the project; by default the example")
     parser.add_argument("--exit", action="store_true", help="stop the service when the run has ended")
     chosen = parser.parse_args()
     environment.prepare(environment.SERVICE, environment.MODEL)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with _service(_free_port(chosen.port)) as server:
+        with _service(chosen.project.resolve(), _free_port(chosen.port)) as server:
             run = _follow(server, _post(server))
-            _tell_next(server, run)
+            _tell_next(server, chosen.project, run)
             if not chosen.exit:
                 print("The service stays up. Ctrl-C stops it; unfinished runs go on at its next start.", flush=True)
                 signal.pause()
@@ -73,27 +74,28 @@ def _free_port(wanted: int) -> int:
 
 
 @contextlib.contextmanager
-def _service(port: int) -> Iterator[str]:
+def _service(project: Path, port: int) -> Iterator[str]:
     server = f"http://{HOST}:{port}"
     command = [
         str(environment.VENV / "bin" / "control-room"),
         "serve",
         "--project",
-        str(EXAMPLE),
+        str(project),
         "--host",
         HOST,
         "--port",
         str(port),
     ]
-    print(f"== starting the service on {EXAMPLE.relative_to(environment.ROOT)} at {server}", flush=True)
-    SERVICE_LOG.parent.mkdir(exist_ok=True)
-    with SERVICE_LOG.open("w+") as log:
+    log_file = project / ".control-room" / "demo.log"
+    log_file.parent.mkdir(mode=0o700, exist_ok=True)
+    print(f"== starting the service on {project} at {server}; its log is {log_file}", flush=True)
+    with log_file.open("w") as log:
         # In a session of its own: Ctrl-C reaches this script alone, which then stops the service once.
         service = subprocess.Popen(
             command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, env=_surroundings()
         )
         try:
-            _await_readiness(service, server)
+            _await_readiness(service, server, log_file)
             yield server
         finally:
             _stop(service)
@@ -104,14 +106,14 @@ def _surroundings() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("CONTROL_ROOM_")}
 
 
-def _await_readiness(service: subprocess.Popen[bytes], server: str) -> None:
+def _await_readiness(service: subprocess.Popen[bytes], server: str, log_file: Path) -> None:
     deadline = time.monotonic() + START_SECONDS
     while service.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(OSError):
             _call("GET", f"{server}/readyz")
             return
         time.sleep(0.1)
-    said = SERVICE_LOG.read_text().strip()[-4000:]
+    said = log_file.read_text().strip()[-4000:]
     ended = f"ended with code {service.returncode}" if service.poll() is not None else "did not get ready"
     sys.exit(f"The service {ended}. It said:\n{said}")
 
@@ -136,10 +138,10 @@ def _post(server: str) -> str:
 
 def _task() -> dict[str, Any]:
     return {
-        "description": "Draft scene: the arrival",
+        "description": "Draft scene 22, The Locked Lamp Room",
         "args": {
-            "scene_path": "Story/Scenes/SCN-the-arrival.md",
-            "canon_paths": ["Compendium/Characters/CHAR-kael.md"],
+            "scene_path": "Story/Scenes/SCN-the-locked-lamp-room.md",
+            "canon_paths": ["Compendium/Characters", "Compendium/Places/PLACE-lantern-tower.md"],
         },
     }
 
@@ -175,9 +177,9 @@ def _reason(run: dict[str, Any]) -> str:
     return f": {run['error']['message']}" if run.get("error") else ""
 
 
-def _tell_next(server: str, run: dict[str, Any]) -> None:
+def _tell_next(server: str, project: Path, run: dict[str, Any]) -> None:
     url = f"{server}/api/runs/{run['run_id']}"
-    folder = EXAMPLE.relative_to(environment.ROOT) / ".control-room" / "runs" / run["run_id"]
+    folder = project / ".control-room" / "runs" / run["run_id"]
     print(f"== its folder: {folder}\n== next:", flush=True)
     again = json.dumps({"recipe_id": RECIPE, **_task()})
     for command in (

@@ -95,6 +95,7 @@ def _install_once(name: str, sources: list[Path], arguments: list[str]) -> None:
         "pip",
         "install",
         "--quiet",
+        "--quiet",
         "--disable-pip-version-check",
         "--root-user-action",
         "ignore",

@@ -1,0 +1,55 @@
+"""
+The first command of the README: from nothing to a finished run on the local model.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / ".control-room" / "example"
+STEPS = ["discover", "analyze_outline", "check_canon", "brief", "draft", "polish", "continuity", "critique"]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Copy the example project without what earlier demonstrations left in it."""
+    return shutil.copytree(EXAMPLE, tmp_path / "example", ignore=shutil.ignore_patterns(".control-room", "Drafts"))
+
+
+@pytest.mark.slow
+@pytest.mark.model
+@pytest.mark.timeout(300)
+def test_demo_runs_the_main_job(project: Path) -> None:
+    """The command serves the project, runs the recipe on the local model, shows each step and leaves its draft behind."""
+    command = [sys.executable, ROOT / "scripts" / "demo.py", "--project", project, "--port", "0", "--exit"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    run_id = re.findall(r"^== run (\S+) is done$", shown.stdout, flags=re.MULTILINE)
+
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    assert len(run_id) == 1
+    assert [step for step in STEPS if re.search(rf"^ +done +\S+ +{step} ", shown.stdout, flags=re.MULTILINE)] == STEPS
+    assert shown.stdout.index("done     a    discover") < shown.stdout.index("running  b    brief")
+    assert f"/api/runs/{run_id[0]}/steps" in shown.stdout
+    folder = project / ".control-room" / "runs" / run_id[0]
+    assert json.loads((folder / "run.json").read_text(encoding="utf-8"))["status"] == "done"
+    assert (project / "Drafts" / f"{run_id[0]}.md").read_text(encoding="utf-8").strip()
+
+
+def test_demo_tells_why_the_service_does_not_start(tmp_path: Path) -> None:
+    """A service that ends at once makes the command fail, with the service's own words."""
+    (tmp_path / ".control-room").mkdir()
+    (tmp_path / ".control-room" / "runs").write_text("not a folder")
+    command = [sys.executable, ROOT / "scripts" / "demo.py", "--project", tmp_path, "--port", "0", "--exit"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+
+    assert shown.returncode == 1
+    assert re.search(r"The service ended with code \d+\. It said:\n\S", shown.stderr)
+    assert "Traceback" not in shown.stderr
