@@ -119,10 +119,10 @@ def openapi(output: Path | None) -> int:
     """
     Print the OpenAPI document of the HTTP interface.
     """
-    from app.api import document
+    from app.api import published
 
     if output is None:
-        terminal.say_exactly(document.text())
+        terminal.say_exactly(published.text())
     else:
-        output.write_text(document.text(), encoding="utf-8")
+        output.write_text(published.text(), encoding="utf-8")
     return endings.ExitCode.DONE

@@ -1,0 +1,600 @@
+"""
+The command line as users run it: real processes, exit codes, what machines read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance import programs
+
+HEAVY = (
+    "alembic", "asyncio", "fastapi", "httpx", "jsonschema", "pydantic", "re2", "sqlalchemy", "sqlmodel", "uvicorn",
+)  # fmt: skip
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> programs.Project:
+    """
+    Make a project.
+    """
+    return programs.make_project(tmp_path / "project")
+
+
+def run_small(project: programs.Project, *options: str, code: int = 0, **given: str) -> dict[str, object]:
+    """
+    Run the small recipe in process and return its detail.
+    """
+    detail: dict[str, object] = programs.asked(
+        "run", "small", "--arg", "words=gate", *options, project=project, code=code, **given
+    )
+    return detail
+
+
+# -- help and version
+
+
+def test_help_loads_nothing_heavy():
+    """
+    Help answers at once, since neither web framework nor database is imported for it.
+    """
+    told = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "app", "--help"],
+        env=programs.environment(None),
+        cwd=programs.ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    imported = {line.split("|")[-1].strip().split(".")[0] for line in told.stderr.splitlines() if "|" in line}
+
+    assert "Exit codes" in told.stdout
+    assert not imported & set(HEAVY)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["--version"], ["runs", "--help"], ["run", "--help"]])
+def test_help_and_version_end_well(arguments: list[str]):
+    """
+    Help and version are no errors.
+    """
+    assert programs.control_room(*arguments).stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["run"],
+        ["run", "small", "--arg", "words"],
+        ["run", "small", "--arg", "words:=["],
+        ["run", "small", "--args-file", "/absent.json"],
+        ["run", "small", "--detach"],
+        ["run", "small", "--priority", "1000"],
+        ["runs", "list", "--status", "odd"],
+        ["runs", "list", "--created-after", "yesterday"],
+        ["runs", "show", "x", "--server", "http://127.0.0.1:1", "--project", "/tmp"],
+    ],
+)
+def test_wrong_use_is_exit_code_2(project: programs.Project, arguments: list[str]):
+    """
+    A command line that cannot be meant ends with 2 and a line on stderr.
+    """
+    refused = programs.control_room(*arguments, project=project, code=2)
+
+    assert refused.stderr.strip()
+    assert refused.stdout == ""
+
+
+# -- run
+
+
+def test_run_ends_done_and_shows_its_steps(project: programs.Project):
+    """
+    A run in process needs no server, shows each step on its own line, and ends with 0.
+    """
+    done = programs.control_room("run", "small", "--arg", "words=gate", project=project)
+    lines = [line.split() for line in done.stdout.splitlines()]
+
+    assert ["a", "running", "find"] in lines
+    assert [line[:3] for line in lines if "done" in line[:2]][:3] == [
+        ["a", "done", "find"],
+        ["b", "done", "brief"],
+        ["b", "done", "draft"],
+    ]
+    assert lines[-1][0] == "run"
+    assert lines[-1][-1] == "done"
+
+
+def test_run_as_json_is_its_detail(project: programs.Project):
+    """
+    With --json the run's detail is all that is printed.
+    """
+    detail = run_small(project, "--label", "book=one", "--priority", "3", "--description", "Find the gate")
+
+    assert detail["status"] == "done"
+    assert detail["task"] == {
+        "description": "Find the gate",
+        "session_plan_task_id": None,
+        "initial_args": {"words": "gate"},
+    }
+    assert detail["labels"] == {"book": "one"}
+    assert detail["priority"] == 3
+
+
+def test_failed_run_is_exit_code_1(project: programs.Project):
+    """
+    A run that fails ends with 1 and says why on stderr.
+    """
+    project.say(draft={"error": {"code": "model_crashed", "message": "the model broke"}})
+    failed = programs.control_room("run", "small", "--arg", "words=gate", project=project, code=1)
+
+    assert "the model broke" in failed.stderr
+    assert run_small(project, code=1)["status"] == "failed"
+
+
+def test_unknown_recipe_is_exit_code_4_with_the_nearest(project: programs.Project):
+    """
+    An unknown recipe is not found; the nearest name is told.
+    """
+    refused = programs.control_room("run", "smal", project=project, code=4)
+
+    assert "small" in refused.stderr
+    assert refused.stderr.startswith("control-room: ")
+
+
+def test_arguments_that_do_not_fit_are_all_told(project: programs.Project):
+    """
+    Missing and undeclared arguments are listed, each on a line with its path.
+    """
+    refused = programs.control_room("run", "small", "--arg", "wrods=gate", project=project, code=2)
+
+    assert "$.args.words" in refused.stderr
+    assert "$.args.wrods" in refused.stderr
+
+
+def test_arguments_come_from_file_and_command_line(project: programs.Project):
+    """
+    Arguments of a file and of the command line are one object.
+    """
+    file = project.write("args.json", {"words": "tower"})
+    first = programs.asked("run", "small", "--args-file", file, project=project)
+    second = programs.asked("run", "small", "--args-file", file, "--arg", 'words:="gate"', project=project)
+
+    assert first["task"]["initial_args"] == {"words": "tower"}
+    assert second["task"]["initial_args"] == {"words": "gate"}
+
+
+def test_dry_run_starts_nothing(project: programs.Project):
+    """
+    A dry run checks the request, shows the steps and leaves no run.
+    """
+    plan = programs.asked("run", "small", "--arg", "words=gate", "--dry-run", project=project)
+    refused = programs.control_room("run", "small", "--dry-run", project=project, code=2)
+
+    assert plan["args"] == {"words": "gate"}
+    assert [node["id"] for node in plan["graph"]["nodes"]][:3] == ["find", "brief", "draft"]
+    assert "words" in refused.stderr
+    assert not (project.data / "runs").exists()
+    assert "draft" in programs.control_room("run", "small", "--arg", "words=x", "--dry-run", project=project).stdout
+
+
+def test_interrupted_run_says_how_to_go_on_and_goes_on(project: programs.Project):
+    """
+    Ctrl-C stops a run so that it can be resumed: exit code 130, and `runs resume` takes it to its end.
+    """
+    project.say(draft=[{"hang": True}, "later"])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "app", "run", "small", "--arg", "words=gate"],
+        env=programs.environment(project, CONTROL_ROOM_STOP_GRACE_SECONDS="0.2"),
+        cwd=project.path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    first = process.stdout.readline()
+    for line in process.stdout:
+        if line.split()[1:3] == ["running", "draft"]:
+            break
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    run_id = first.split()[1]
+
+    assert process.returncode == 130
+    assert f"control-room runs resume {run_id}" in told
+    assert programs.asked("runs", "show", run_id, project=project)["status"] == "running"
+    assert programs.asked("runs", "resume", run_id, project=project)["status"] == "done"
+
+
+def test_run_beside_a_service_is_listed_by_it(project: programs.Project):
+    """
+    A run in process works while a service runs, and the service lists it.
+    """
+    with programs.service(project) as service:
+        run_id = run_small(project)["run_id"]
+        with service.http() as http:
+            listed = {run["run_id"]: run["status"] for run in http.get("/api/runs").json()}
+            shown = http.get(f"/api/runs/{run_id}").json()
+
+    assert listed[run_id] == "done"
+    assert shown["status"] == "done"
+
+
+def test_output_that_nobody_reads_ends_the_command_quietly(project: programs.Project):
+    """
+    When the reader of a pipe goes away, the command ends without a word.
+    """
+    run_small(project)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "app", "runs", "list"],
+        env=programs.environment(project),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    told = process.stderr.read()
+    process.stderr.close()
+
+    assert process.wait(60) == 141
+    assert told == ""
+
+
+def test_terminal_without_unicode_survives(project: programs.Project):
+    """
+    On a terminal that knows only ASCII nothing breaks.
+    """
+    project.say(draft="Ærendil — naïve “quotes” 東京")
+    done = programs.control_room("run", "small", "--arg", "words=gate", project=project, PYTHONIOENCODING="ascii")
+    detail = run_small(project, PYTHONIOENCODING="ascii")
+
+    assert "done" in done.stdout
+    assert detail["cache_summary"]["text"]["preview"] == "Ærendil — naïve “quotes” 東京"  # type: ignore[index]
+
+
+# -- runs
+
+
+def test_runs_are_listed_and_filtered(project: programs.Project):
+    """
+    Lists are newest first and can be filtered; an empty one is no error.
+    """
+    assert programs.asked("runs", "list", project=project) == []
+    assert programs.control_room("runs", "list", project=project).stdout == "no runs\n"
+    assert not (project.data / "runs").exists()
+    first = run_small(project, "--label", "book=one")["run_id"]
+    second = run_small(project)["run_id"]
+    listed = programs.asked("runs", "list", project=project)
+
+    assert {run["run_id"] for run in listed} == {first, second}
+    assert programs.asked("runs", "list", "--label", "book=one", project=project)[0]["run_id"] == first
+    assert programs.asked("runs", "list", "--status", "failed", project=project) == []
+    assert programs.asked("runs", "list", "--created-before", "2020-01-01T00:00:00Z", project=project) == []
+    assert len(programs.asked("runs", "list", "--limit", "1", project=project)) == 1
+    assert str(first) in programs.control_room("runs", "list", project=project).stdout
+
+
+def test_parts_of_a_run_can_be_read(project: programs.Project):
+    """
+    Detail, steps, slots and logs are shown for people and for machines.
+    """
+    run_id = str(run_small(project)["run_id"])
+    detail = programs.asked("runs", "show", run_id, project=project)
+    steps = programs.asked("runs", "steps", run_id, project=project)
+    slot = programs.asked("runs", "slot", run_id, "text", project=project)
+    logs = programs.asked("runs", "logs", run_id, project=project)
+
+    assert detail["run_id"] == run_id
+    assert [line["step_id"] for line in steps][:3] == ["find", "brief", "draft"]
+    assert {"prev", "output_hash", "attempt"} <= set(steps[0])
+    assert slot["type"] == "artifact"
+    assert programs.control_room("runs", "slot", run_id, "text", project=project).stdout == programs.REPLIES["draft"]
+    assert programs.asked("runs", "slot", run_id, "found", project=project)["type"] == "pointer"
+    assert set(programs.asked("runs", "slot", run_id, project=project)) == {"found", "plan", "text"}
+    assert "brief.1.prompt.md" in logs
+    assert "Outline it." in programs.control_room("runs", "logs", run_id, "brief.1.prompt.md", project=project).stdout
+    for verb in ("show", "steps", "logs", "slot"):
+        assert programs.control_room("runs", verb, run_id, project=project).stdout.strip()
+
+
+def test_follow_shows_what_has_happened(project: programs.Project):
+    """
+    Following an ended run shows its events and ends with its exit code; as JSON one event a line.
+    """
+    project.say(draft={"error": {"code": "model_crashed", "message": "the model broke"}})
+    run_id = str(run_small(project, code=1)["run_id"])
+    told = programs.control_room("runs", "follow", run_id, "--json", project=project, code=1)
+    events = [json.loads(line) for line in told.stdout.splitlines()]
+
+    assert events[0]["type"] == "run.created"
+    assert events[-1]["type"] == "run.ended"
+    assert [event["seq"] for event in events] == sorted(event["seq"] for event in events)
+    after = str(events[-2]["seq"])
+    rest = programs.control_room("runs", "follow", run_id, "--json", "--after", after, project=project, code=1)
+    assert len(rest.stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["runs", "show", "20260101T000000Z-absent"],
+        ["runs", "follow", "20260101T000000Z-absent"],
+        ["runs", "steps", "20260101T000000Z-absent"],
+        ["runs", "slot", "20260101T000000Z-absent", "x"],
+        ["runs", "logs", "20260101T000000Z-absent"],
+        ["runs", "cancel", "20260101T000000Z-absent"],
+        ["runs", "resume", "20260101T000000Z-absent"],
+        ["runs", "pause", "20260101T000000Z-absent"],
+        ["runs", "unpause", "20260101T000000Z-absent"],
+        ["runs", "delete", "20260101T000000Z-absent"],
+        ["runs", "verify", "20260101T000000Z-absent"],
+        ["runs", "repair", "20260101T000000Z-absent", "--yes"],
+        ["runs", "show", "../../etc"],
+        ["runs", "show", ""],
+        ["recipes", "show", "absent"],
+        ["recipes", "validate", "absent"],
+        ["recipes", "validate", "absent.json"],
+    ],
+)
+def test_what_is_not_there_is_exit_code_4(project: programs.Project, arguments: list[str]):
+    """
+    A run, recipe or file that does not exist ends a command with 4 and one line.
+    """
+    refused = programs.control_room(*arguments, project=project, code=4)
+
+    assert len(refused.stderr.splitlines()) <= 2
+    assert refused.stderr.startswith("control-room: ")
+
+
+def test_failed_run_is_resumed_with_another_argument(project: programs.Project):
+    """
+    Resume goes on from the failed step, here and to the end; steps that were done are not repeated.
+    """
+    project.say(draft=[{"error": {"code": "model_crashed", "message": "the model broke"}}, "better"])
+    run_id = str(run_small(project, code=1)["run_id"])
+    resumed = programs.asked("runs", "resume", run_id, project=project)
+    steps = programs.asked("runs", "steps", run_id, project=project)
+
+    assert resumed["status"] == "done"
+    assert [(line["key"], line["attempt"]) for line in steps][:4] == [
+        ("find", 1),
+        ("brief", 1),
+        ("draft", 1),
+        ("draft", 2),
+    ]
+
+
+def test_resume_from_an_earlier_step(project: programs.Project):
+    """
+    Resume may go back further, and an unknown step is refused.
+    """
+    project.say(draft=[{"error": {"code": "model_crashed", "message": "the model broke"}}, "better"])
+    run_id = str(run_small(project, code=1)["run_id"])
+
+    assert (
+        "nowhere"
+        in programs.control_room("runs", "resume", run_id, "--from", "nowhere", project=project, code=2).stderr
+    )
+    assert programs.asked("runs", "resume", run_id, "--from", "brief", project=project)["status"] == "done"
+    keys = [line["key"] for line in programs.asked("runs", "steps", run_id, project=project)]
+    assert keys[:5] == ["find", "brief", "draft", "brief", "draft"]
+
+
+def test_moves_that_do_not_fit_are_exit_code_1(project: programs.Project):
+    """
+    An ended run cannot be cancelled, paused or resumed; the state is told.
+    """
+    run_id = str(run_small(project)["run_id"])
+
+    for verb in ("cancel", "pause", "unpause", "resume"):
+        refused = programs.control_room("runs", verb, run_id, project=project, code=1)
+        assert "done" in refused.stderr
+
+
+def test_run_is_deleted_and_gone(project: programs.Project):
+    """
+    A finished run can be deleted.
+    """
+    run_id = str(run_small(project)["run_id"])
+    programs.control_room("runs", "delete", run_id, project=project)
+
+    assert programs.asked("runs", "list", project=project) == []
+    assert not (project.data / "runs" / run_id).exists()
+
+
+def test_interrupted_run_can_be_cancelled(project: programs.Project):
+    """
+    A run whose process died is ended by `runs cancel`.
+    """
+    project.say(draft={"hang": True})
+    with programs.service(project) as service:
+        run_id = service.start_run()
+        service.wait_for_step(run_id, "draft")
+        service.signal(signal.SIGKILL)
+        service.ended()
+
+    assert programs.asked("runs", "cancel", run_id, project=project) == {"run_id": run_id, "status": "cancelled"}
+    assert programs.asked("runs", "show", run_id, project=project)["status"] == "cancelled"
+
+
+def test_damage_is_found_and_repaired(project: programs.Project):
+    """
+    A changed journal line is found with its place; repair cuts it off only when told to, and the run can go on.
+    """
+    run_id = str(run_small(project)["run_id"])
+    assert programs.asked("runs", "verify", run_id, project=project)["intact"] is True
+    journal = project.data / "runs" / run_id / "steps.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join([lines[0], lines[1].replace("dusk", "dawn"), *lines[2:]]))
+    found = programs.asked("runs", "verify", run_id, project=project, code=1)
+    programs.control_room("runs", "repair", run_id, project=project)
+
+    assert found["intact"] is False
+    assert "steps.jsonl" in json.dumps(found)
+    assert len(journal.read_text().splitlines()) == len(lines)
+    programs.control_room("runs", "repair", run_id, "--yes", project=project)
+    assert len(journal.read_text().splitlines()) == 1
+    assert programs.asked("runs", "unpause", run_id, project=project)["status"] == "done"
+
+
+# -- recipes, routing
+
+
+def test_recipes_are_listed_with_their_faults(project: programs.Project):
+    """
+    A broken recipe is listed with its fault, and the others stay usable.
+    """
+    project.write("recipes/broken.json", '{"recipe_id": "broken",')
+    listed = {entry["recipe_id"]: entry for entry in programs.asked("recipes", "list", project=project)}
+
+    assert listed["small"]["valid"] is True
+    assert listed["small"]["layer"] == "project"
+    assert listed["creative_draft_scene"]["layer"] == "bundled"
+    assert listed["broken"]["valid"] is False
+    assert "broken: not valid" in programs.control_room("recipes", "list", project=project).stdout
+    assert run_small(project)["status"] == "done"
+
+
+def test_recipe_is_shown_with_arguments_and_steps(project: programs.Project):
+    """
+    A recipe's detail has the schema of its arguments and its graph.
+    """
+    shown = programs.asked("recipes", "show", "small", project=project)
+    text = programs.control_room("recipes", "show", "small", project=project).stdout
+
+    assert shown["args_schema"]["required"] == ["words"]
+    assert {"nodes", "edges"} <= set(shown["graph"])
+    assert re.search(r"^words .*required$", text, flags=re.MULTILINE)
+
+
+def test_recipes_are_validated_by_id_file_or_all(project: programs.Project, tmp_path: Path):
+    """
+    Every fault of a file is told with its path; exit code 2 says that one is not valid.
+    """
+    file = tmp_path / "own.json"
+    file.write_text(json.dumps(programs.RECIPE | {"recipe_id": "own", "surprise": 1, "dod": [{"check": "odd"}]}))
+    found = programs.asked("recipes", "validate", file, project=project, code=2)
+
+    assert programs.asked("recipes", "validate", "small", project=project) == [
+        {"target": "small", "valid": True, "flaws": []}
+    ]
+    assert found[0]["valid"] is False
+    assert len(found[0]["flaws"]) >= 2
+    assert all(flaw["path"].startswith("$") for flaw in found[0]["flaws"])
+    assert all(verdict["valid"] for verdict in programs.asked("recipes", "validate", project=project))
+
+
+def test_task_is_routed(project: programs.Project):
+    """
+    The router tells recipe and reason; exit code 2 says that none fits.
+    """
+    routed = programs.asked("route", "a small task for you", project=project)
+    lost = programs.asked("route", "bake a cake", project=project, code=2)
+
+    assert (routed["recipe_id"], routed["routable"]) == ("small", True)
+    assert (lost["recipe_id"], lost["routable"]) == (None, False)
+    assert lost["reason"]
+
+
+# -- upkeep
+
+
+def test_init_makes_a_project_and_can_be_repeated(tmp_path: Path):
+    """
+    `init` makes `.control-room/` with a .gitignore and folders for recipes and prompts, and leaves what is there.
+    """
+    folder = tmp_path / "new"
+    folder.mkdir()
+    made = programs.asked("init", "--project", folder)
+    (folder / ".control-room" / "recipes" / "mine.json").write_text("{}")
+    programs.control_room("init", "--project", folder)
+
+    assert made == {"data_directory": str(folder / ".control-room")}
+    assert (folder / ".control-room" / ".gitignore").exists()
+    assert (folder / ".control-room" / "prompts" / "templates").is_dir()
+    assert (folder / ".control-room" / "recipes" / "mine.json").read_text() == "{}"
+
+
+def test_project_that_is_no_folder_is_exit_code_5(tmp_path: Path):
+    """
+    A project that does not exist is a configuration error.
+    """
+    refused = programs.control_room("runs", "list", "--project", tmp_path / "absent", code=5)
+
+    assert "CONTROL_ROOM_PROJECT" in refused.stderr
+
+
+def test_config_check_tells_errors_and_warnings_apart(project: programs.Project):
+    """
+    Errors keep the service from starting and end with 5; warnings alone do not.
+    """
+    project.write("recipes/broken.json", "{")
+    warned = programs.asked("config", "check", project=project)
+    given = {"CONTROL_ROOM_PORT": "many", "CONTROL_ROOM_PRJECT": "x"}
+    refused = programs.asked("config", "check", project=project, code=5, **given)
+
+    assert warned["errors"] == []
+    assert any("broken.json" in warning["setting"] for warning in warned["warnings"])
+    assert [error["setting"] for error in refused["errors"]] == ["CONTROL_ROOM_PORT"]
+    assert [warning["setting"] for warning in refused["warnings"]] == ["CONTROL_ROOM_PRJECT"]
+    assert "warning: " in programs.control_room("config", "check", project=project).stdout
+    assert not (project.data / "runs").exists()
+
+
+def test_agents_are_checked(project: programs.Project):
+    """
+    Every agent is listed, with what keeps it from working; the project's come first.
+    """
+    (project.data / "replies.json").unlink()
+    found = programs.asked("agents", "check", project=project, code=5)
+
+    assert found[0]["id"] == "planner-test"
+    assert "replies.json" in found[0]["problem"]
+    assert "planner-test" in programs.control_room("agents", "check", project=project, code=None).stdout
+
+
+def test_index_is_rebuilt_from_the_folders(project: programs.Project):
+    """
+    After a lost index every run is found again.
+    """
+    run_id = run_small(project)["run_id"]
+    for file in project.data.glob("index.db*"):
+        file.unlink()
+    programs.asked("index", "rebuild", project=project)
+
+    assert [run["run_id"] for run in programs.asked("runs", "list", project=project)] == [run_id]
+
+
+def test_openapi_document_is_printed_and_written(tmp_path: Path):
+    """
+    The document of the HTTP interface is JSON, on stdout or in a file.
+    """
+    printed = programs.control_room("openapi").stdout
+    programs.control_room("openapi", "--output", tmp_path / "openapi.json")
+
+    assert json.loads(printed)["openapi"].startswith("3.1")
+    assert (tmp_path / "openapi.json").read_text() == printed
+
+
+def test_unreadable_data_directory_is_told(project: programs.Project):
+    """
+    A data directory that is a file is a configuration error, not a crash.
+    """
+    folder = project.path.parent / "odd"
+    folder.mkdir()
+    (folder / ".control-room").write_text("not a folder")
+    refused = programs.control_room("run", "creative_draft_scene", "--project", folder, code=None)
+
+    assert refused.returncode in (2, 5)
+    assert refused.stderr.startswith("control-room: ")
+    assert os.path.isfile(folder / ".control-room")

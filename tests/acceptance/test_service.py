@@ -1,0 +1,274 @@
+"""
+The service as a process: start, stop by signals, restart, refusal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.acceptance import programs
+
+IDLE_BYTES = 120 * 1024 * 1024
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> programs.Project:
+    """
+    Make a project.
+    """
+    return programs.make_project(tmp_path / "project")
+
+
+def test_service_tells_where_it_is_and_runs_a_recipe(project: programs.Project):
+    """
+    The first lines tell address, project, data directory and what was recovered; a posted run is executed to done.
+    """
+    with programs.service(project) as service:
+        run_id = service.start_run()
+        run = service.wait(run_id)
+        assert service.stop() == 0
+
+    assert run["status"] == "done"
+    assert programs.lines_of(run) == [("find", "done"), ("brief", "done"), ("draft", "done"), *_checks(run)]
+    assert service.said[0].startswith("Control Room ")
+    assert service.said[1:3] == [f"project: {project.path}", f"data: {project.data}"]
+    assert "recovered: nothing was unfinished" in service.said
+
+
+def test_log_is_json_and_holds_no_secret(project: programs.Project):
+    """
+    Every line on stderr is a JSON object, and the token is in none of them.
+    """
+    token = "a-secret-token-of-this-test"
+    with programs.service(project, CONTROL_ROOM_API_TOKEN=token, CONTROL_ROOM_LOG_LEVEL="debug") as service:
+        service.wait(service.start_run())
+        service.stop()
+
+    assert service.logged
+    assert all(json.loads(line)["level"] for line in service.logged)
+    assert token not in "\n".join(service.logged)
+
+
+def test_health_readiness_and_metrics_are_answered(project: programs.Project):
+    """
+    A running service is alive and ready, and counts runs, steps and requests.
+    """
+    with programs.service(project) as service, service.http() as http:
+        service.wait(service.start_run())
+        alive, ready, metrics = http.get("/healthz"), http.get("/readyz"), http.get("/metrics")
+
+    assert (alive.status_code, ready.status_code) == (200, 200)
+    assert 'control_room_steps_total{kind="agent_call",status="done"} 2.0' in metrics.text
+    assert 'control_room_runs{state="done"} 1.0' in metrics.text
+    assert "control_room_http_requests_total{" in metrics.text
+    assert "control_room_slots 8.0" in metrics.text
+
+
+def test_sigterm_lets_the_step_in_flight_end_and_begins_no_other(project: programs.Project):
+    """
+    Within the grace a step in flight is finished and recorded; the next one waits for the next start.
+    """
+    project.say(brief={"text": "slow", "delay_seconds": 2})
+    with programs.service(project) as service:
+        run_id = service.start_run()
+        service.wait_for_step(run_id, "brief")
+        assert service.stop() == 0
+
+    assert _keys(project, run_id) == ["find", "brief"]
+    with programs.service(project) as service:
+        run = service.wait(run_id)
+
+    assert "recovered: 1 unfinished run" in service.said
+    assert run["status"] == "done"
+    assert _keys(project, run_id)[:3] == ["find", "brief", "draft"]
+
+
+def test_step_that_outlasts_the_grace_runs_again_after_the_restart(project: programs.Project):
+    """
+    What the grace cuts off leaves no record; the restart tries it again and ends the run.
+    """
+    project.say(draft=[{"hang": True}, "at the second try"])
+    with programs.service(project, CONTROL_ROOM_STOP_GRACE_SECONDS="0.2") as service:
+        run_id = service.start_run()
+        service.wait_for_step(run_id, "draft")
+        assert service.stop() == 0
+
+    with programs.service(project) as service, service.http() as http:
+        run = service.wait(run_id)
+        text = http.get(f"/api/runs/{run_id}/cache/text").json()["text"]
+
+    assert run["status"] == "done"
+    assert text == "at the second try"
+    assert _keys(project, run_id)[:3] == ["find", "brief", "draft"]
+
+
+def test_second_signal_does_not_wait_for_the_grace(project: programs.Project):
+    """
+    A second signal cuts the step in flight off at once; it stays resumable.
+    """
+    project.say(draft=[{"hang": True}, "later"])
+    with programs.service(project, CONTROL_ROOM_STOP_GRACE_SECONDS="3600") as service:
+        run_id = service.start_run()
+        service.wait_for_step(run_id, "draft")
+        service.signal(signal.SIGTERM)
+        with service.http() as http:
+            while http.get("/readyz").status_code == 200:
+                pass
+        service.signal(signal.SIGINT)
+        assert service.ended() == 130
+
+    with programs.service(project) as service:
+        assert service.wait(run_id)["status"] == "done"
+
+
+def test_killed_service_continues_its_runs(project: programs.Project):
+    """
+    After SIGKILL in mid-step the next service continues the run, and executes nothing recorded again.
+    """
+    project.say(draft=[{"hang": True}, "later"])
+    with programs.service(project) as service:
+        run_id = service.start_run()
+        service.wait_for_step(run_id, "draft")
+        service.signal(signal.SIGKILL)
+        service.ended()
+    before = _keys(project, run_id)
+
+    with programs.service(project) as service:
+        assert service.wait(run_id)["status"] == "done"
+
+    assert before == ["find", "brief"]
+    assert _keys(project, run_id)[:3] == ["find", "brief", "draft"]
+
+
+def test_streams_and_waiting_polls_end_with_the_service(project: programs.Project):
+    """
+    A stop ends event streams at once, so that no reader keeps it waiting.
+    """
+    project.say(draft={"hang": True})
+    with programs.service(project, CONTROL_ROOM_STOP_GRACE_SECONDS="0.2") as service, service.http() as http:
+        run_id = service.start_run()
+        service.wait_for_step(run_id, "draft")
+        with http.stream("GET", f"/api/runs/{run_id}/events") as stream:
+            lines = stream.iter_lines()
+            assert any("step.started" in line for line in lines)
+            service.signal(signal.SIGTERM)
+            rest = list(lines)
+        assert service.ended() == 0
+
+    assert not any("run.ended" in line for line in rest)
+
+
+def test_second_service_of_a_data_directory_is_refused(project: programs.Project):
+    """
+    A second service does not start; it names the first one's process and address, and the first one goes on.
+    """
+    with programs.service(project) as service:
+        refused = programs.control_room("serve", "--port", "0", project=project, code=5)
+
+        assert str(service.process.pid) in refused.stderr
+        assert service.url in refused.stderr
+        assert service.wait(service.start_run())["status"] == "done"
+
+
+def test_taken_port_is_told_clearly(project: programs.Project):
+    """
+    A port that another program has is a configuration error, and nothing was touched.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        refused = programs.control_room("serve", "--port", port, project=project, code=5)
+
+    assert f"127.0.0.1:{port}" in refused.stderr
+    assert "another program has this port" in refused.stderr
+    assert not (project.data / "runs").exists()
+
+
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "203.0.113.1"])
+def test_address_that_is_not_ours_is_told_clearly(project: programs.Project, host: str):
+    """
+    A host that cannot be listened on is a configuration error.
+    """
+    given = {"CONTROL_ROOM_API_TOKEN": "a-token-long-enough"}
+    refused = programs.control_room("serve", "--host", host, "--port", "0", project=project, code=5, **given)
+
+    assert f"{host}:0 cannot be listened on" in refused.stderr
+
+
+def test_bad_settings_are_refused_with_all_remarks(project: programs.Project):
+    """
+    The service does not start with settings that cannot work, and names them all.
+    """
+    given = {"CONTROL_ROOM_MAX_RUNNING": "0", "CONTROL_ROOM_HSOT": "x"}
+    refused = programs.control_room("serve", "--host", "0.0.0.0", "--port", "0", project=project, code=5, **given)
+
+    assert "error: CONTROL_ROOM_API_TOKEN" in refused.stderr
+    assert "error: CONTROL_ROOM_MAX_RUNNING" in refused.stderr
+    assert "warning: CONTROL_ROOM_HSOT: unknown setting; did you mean CONTROL_ROOM_HOST?" in refused.stderr
+
+
+def test_broken_agents_file_is_refused_with_its_flaws(project: programs.Project):
+    """
+    The service does not start with other agents than the project's own; the fault is named with its place.
+    """
+    project.write("agents.json", {"agents": [{"id": "a", "archetype": "writer", "tier": "t9", "backend": "script"}]})
+    refused = programs.control_room("serve", "--port", "0", project=project, code=5)
+
+    assert "agents_invalid" in refused.stderr
+    assert "tier" in refused.stderr
+
+
+def test_token_is_asked_for_everywhere_but_health(project: programs.Project):
+    """
+    A service with a token answers nobody without it.
+    """
+    token = "a-secret-token-of-this-test"
+    with programs.service(project, CONTROL_ROOM_API_TOKEN=token) as service:
+        with httpx.Client(base_url=service.url, trust_env=False) as stranger:
+            refused, alive = stranger.get("/api/runs"), stranger.get("/healthz")
+        with service.http() as http:
+            known = http.get("/api/runs")
+
+    assert (refused.status_code, alive.status_code, known.status_code) == (401, 200, 200)
+
+
+def test_idle_service_is_small(project: programs.Project):
+    """
+    A service that has nothing to do stays under 120 MB.
+    """
+    with programs.service(project) as service, service.http() as http:
+        assert http.get("/api/recipes").status_code == 200
+        status = Path(f"/proc/{service.process.pid}/status").read_text()
+        resident = next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS:"))
+
+    assert resident < IDLE_BYTES, f"{resident / 1024 / 1024:.0f} MB"
+
+
+def test_data_is_for_its_owner_only(project: programs.Project):
+    """
+    Folders of runs can be entered, and files read, by their owner alone.
+    """
+    with programs.service(project) as service:
+        run_id = service.start_run()
+        service.wait(run_id)
+        service.stop()
+    folder = project.data / "runs" / run_id
+    modes = {path: path.stat().st_mode & 0o077 for path in [folder, *folder.rglob("*")]}
+
+    assert not any(modes.values()), modes
+    assert os.stat(project.data / "runs").st_mode & 0o077 == 0
+
+
+def _checks(run: dict[str, list[dict[str, str]]]) -> list[tuple[str, str]]:
+    return [(step["key"], "done") for step in run["steps"] if step["phase"] == "dod"]
+
+
+def _keys(project: programs.Project, run_id: str) -> list[str]:
+    journal = project.data / "runs" / run_id / "steps.jsonl"
+    return [json.loads(line)["key"] for line in journal.read_text().splitlines()]
