@@ -28,9 +28,8 @@ def project(tmp_path: Path) -> Path:
 @pytest.mark.model
 @pytest.mark.timeout(300)
 def test_demo_runs_the_main_job(project: Path) -> None:
-    """The command serves the project, runs the recipe on the local model, shows each step and leaves its draft behind."""
-    command = [sys.executable, ROOT / "scripts" / "demo.py", "--project", project, "--port", "0", "--exit"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    """The command serves the project, runs the recipe on the local model, shows each step and leaves a draft."""
+    shown = _demo(project)
     run_id = re.findall(r"^== run (\S+) is done$", shown.stdout, flags=re.MULTILINE)
 
     assert shown.returncode == 0, shown.stdout + shown.stderr
@@ -47,9 +46,20 @@ def test_demo_tells_why_the_service_does_not_start(tmp_path: Path) -> None:
     """A service that ends at once makes the command fail, with the service's own words."""
     (tmp_path / ".control-room").mkdir()
     (tmp_path / ".control-room" / "runs").write_text("not a folder")
-    command = [sys.executable, ROOT / "scripts" / "demo.py", "--project", tmp_path, "--port", "0", "--exit"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    shown = _demo(tmp_path)
 
     assert shown.returncode == 1
     assert re.search(r"The service ended with code \d+\. It said:\n\S", shown.stderr)
     assert "Traceback" not in shown.stderr
+
+
+def _demo(project: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "scripts" / "demo.py"), "--project", str(project), "--port", "0", "--exit"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True) as demo:
+        try:
+            out, err = demo.communicate()
+        finally:
+            # Asked, not killed: it stops its service on the way out.
+            demo.terminate()
+    return subprocess.CompletedProcess(command, demo.returncode, out, err)
