@@ -11,7 +11,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from app import bootstrap, errors, settings
-from app.cli import client, options, terminal
+from app.cli import client, terminal
+from app.cli.access import Access
 from app.control import requests
 from app.engine import plain, states, stores
 from app.execution import stop_signals
@@ -20,7 +21,7 @@ _UNFINISHED = (states.RunState.PENDING, states.RunState.RUNNING)
 
 
 @asynccontextmanager
-async def connect(chosen: settings.Settings, access: options.Access) -> AsyncIterator[client.Client]:
+async def connect(chosen: settings.Settings, access: Access) -> AsyncIterator[client.Client]:
     """
     Open the project's folder for a command.
 
@@ -28,8 +29,8 @@ async def connect(chosen: settings.Settings, access: options.Access) -> AsyncIte
         errors.ConfigurationError: the settings cannot work, or a service holds the folder and the command changes runs.
     """
     _refuse_faults(chosen)
-    look_only = access is options.Access.READ
-    use = bootstrap.Use(look_only=look_only, alone=access is options.Access.CHANGE)
+    look_only = access is Access.READ
+    use = bootstrap.Use(look_only=look_only, alone=access is Access.CHANGE)
     async with bootstrap.build(chosen, use) as room:
         if look_only:
             yield FolderClient(room, None)

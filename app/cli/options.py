@@ -9,32 +9,19 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from app import settings
+from app.cli.access import Access
 
 if TYPE_CHECKING:
     from app.cli import client
 
 Answer = TypeVar("Answer")
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-class Access(Enum):
-    """
-    What a command does to a folder.
-    """
-
-    READ = "read"
-    """Looks only; works while a service runs."""
-    START = "start"
-    """Starts and executes a run of its own; works while a service runs."""
-    CHANGE = "change"
-    """Moves runs that a service may own; refused while one runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

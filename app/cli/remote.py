@@ -43,10 +43,23 @@ class ServiceClient:
     executes = False
 
     def __init__(self, server: str, token: str | None) -> None:
+        """
+        Args:
+            server: Address of the service.
+            token: Bearer token, if it wants one.
+
+        Raises:
+            errors.ConfigurationError: one of them can be no address or no token.
+        """
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         timeout = httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS)
         self._server = server
-        self._http = httpx.AsyncClient(base_url=server, headers=headers, timeout=timeout, trust_env=False)
+        try:
+            self._http = httpx.AsyncClient(base_url=server, headers=headers, timeout=timeout, trust_env=False)
+        except httpx.InvalidURL as error:
+            raise self._unreachable(error) from error
+        except UnicodeEncodeError as error:
+            raise errors.ConfigurationError("CONTROL_ROOM_API_TOKEN can be no token", code="token_invalid") from error
 
     async def __aenter__(self) -> ServiceClient:
         """

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app.cli import arguments, endings, formats, options, terminal
+from app.cli.access import Access
 
 if TYPE_CHECKING:
     from app.cli import client
@@ -53,7 +54,7 @@ def run(place: options.Place, as_json: bool, dry_run: bool, detach: bool, **give
         output = following.Output.DETAIL if as_json else following.Output.TEXT
         return await following.follow(connected, started["run_id"], output)
 
-    return place.ask(work, options.Access.START)
+    return place.ask(work, Access.START)
 
 
 def _request(
@@ -80,7 +81,7 @@ def _plan(place: options.Place, request: requests.StartRequest, as_json: bool) -
 
 
 def _detach(place: options.Place, request: requests.StartRequest, as_json: bool) -> int:
-    started = place.ask(lambda connected: connected.start(request), options.Access.START)
+    started = place.ask(lambda connected: connected.start(request), Access.START)
     if as_json:
         terminal.say_json(started)
     else:

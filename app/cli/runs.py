@@ -10,6 +10,7 @@ import click
 
 from app import errors
 from app.cli import arguments, endings, formats, options, terminal
+from app.cli.access import Access
 
 if TYPE_CHECKING:
     from app.cli import client
@@ -38,7 +39,8 @@ def list_runs(place: options.Place, as_json: bool, **filters: Any) -> int:
     """
     List runs, newest first.
     """
-    found = place.ask(lambda connected: connected.list_runs(_query(**filters)))
+    query = _query(**filters)
+    found = place.ask(lambda connected: connected.list_runs(query))
     return _show(found, as_json, formats.runs)
 
 
@@ -79,7 +81,7 @@ def cancel(place: options.Place, as_json: bool, run_id: str) -> int:
     """
     End an unfinished run.
     """
-    return _moved(place.ask(lambda connected: connected.cancel(run_id), options.Access.CHANGE), as_json)
+    return _moved(place.ask(lambda connected: connected.cancel(run_id), Access.CHANGE), as_json)
 
 
 @runs.command()
@@ -90,7 +92,7 @@ def pause(place: options.Place, as_json: bool, run_id: str) -> int:
     """
     Stop a run at its next step boundary.
     """
-    return _moved(place.ask(lambda connected: connected.pause(run_id), options.Access.CHANGE), as_json)
+    return _moved(place.ask(lambda connected: connected.pause(run_id), Access.CHANGE), as_json)
 
 
 @runs.command()
@@ -105,7 +107,7 @@ def unpause(place: options.Place, as_json: bool, run_id: str) -> int:
     async def work(connected: client.Client) -> int:
         return await _go_on(connected, await connected.unpause(run_id), as_json)
 
-    return place.ask(work, options.Access.CHANGE)
+    return place.ask(work, Access.CHANGE)
 
 
 @runs.command()
@@ -128,7 +130,7 @@ def resume(place: options.Place, as_json: bool, run_id: str, given: tuple[str, .
     async def work(connected: client.Client) -> int:
         return await _go_on(connected, await connected.resume(run_id, request), as_json)
 
-    return place.ask(work, options.Access.CHANGE)
+    return place.ask(work, Access.CHANGE)
 
 
 @runs.command()
@@ -138,7 +140,7 @@ def delete(place: options.Place, run_id: str) -> int:
     """
     Delete a finished run; its receipts stay.
     """
-    place.ask(lambda connected: connected.delete(run_id), options.Access.CHANGE)
+    place.ask(lambda connected: connected.delete(run_id), Access.CHANGE)
     return endings.ExitCode.DONE
 
 
@@ -218,7 +220,7 @@ def repair(place: options.Place, as_json: bool, run_id: str, yes: bool) -> int:
     if not yes:
         found = place.ask(lambda connected: connected.verify(run_id))
         return _show(found, as_json, formats.verification)
-    found = place.ask(lambda connected: connected.repair(run_id), options.Access.CHANGE)
+    found = place.ask(lambda connected: connected.repair(run_id), Access.CHANGE)
     return _show(found, as_json, formats.verification)
 
 

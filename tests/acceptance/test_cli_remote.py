@@ -174,7 +174,9 @@ def test_token_is_sent_and_missed(project: programs.Project):
     assert allowed == []
 
 
-@pytest.mark.parametrize("server", ["http://127.0.0.1:1", "127.0.0.1:8000", "nonsense", "http://", "ftp://127.0.0.1"])
+@pytest.mark.parametrize(
+    "server", ["http://127.0.0.1:1", "127.0.0.1:8000", "nonsense", "http://", "http://[", "ftp://127.0.0.1"]
+)
 def test_server_that_cannot_be_reached_is_exit_code_5(server: str):
     """
     An address where nobody answers is told in one line.
@@ -183,6 +185,16 @@ def test_server_that_cannot_be_reached_is_exit_code_5(server: str):
 
     assert refused.stderr.startswith("control-room: ")
     assert len(refused.stderr.splitlines()) == 1
+
+
+def test_token_that_no_header_can_carry_is_exit_code_5():
+    """
+    A token that cannot be sent is told, not sent in part.
+    """
+    given = {"CONTROL_ROOM_API_TOKEN": "schlüssel"}
+    refused = programs.control_room("runs", "list", "--server", "http://127.0.0.1:1", code=5, **given)
+
+    assert "CONTROL_ROOM_API_TOKEN" in refused.stderr
 
 
 class _Stranger(http.server.BaseHTTPRequestHandler):

@@ -156,6 +156,14 @@ def test_short_token_is_doubtful_but_starts():
     assert (remark.setting, remark.fatal) == ("CONTROL_ROOM_API_TOKEN", False)
 
 
+@pytest.mark.parametrize("token", ["with a space in it", "schlüssel-zum-haus", "line\nbreak-in-the-token"])
+def test_token_that_no_header_can_carry_is_refused(token: str):
+    """
+    A token that callers could not send keeps the service from starting.
+    """
+    assert fatal({}, api_token=token) == {"CONTROL_ROOM_API_TOKEN"}
+
+
 def test_all_faults_are_told_at_once(tmp_path: Path):
     """
     Every setting that cannot work is named in one check.
