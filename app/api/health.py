@@ -47,4 +47,5 @@ async def metrics(desk: At) -> Response:
     """
     status = desk.health.busy()
     desk.metrics.pool(slots=status.limit, queued=status.queued)
+    desk.metrics.runs(await desk.health.census())
     return Response(desk.metrics.text(), headers={"Content-Type": telemetry.METRICS_TYPE})

@@ -5,7 +5,7 @@ Health: whether the service can take and execute new runs.
 from __future__ import annotations
 
 from app import errors
-from app.engine import plain, pool_port, stores
+from app.engine import plain, pool_port, states, stores
 
 
 class Health:
@@ -42,3 +42,10 @@ class Health:
         Return how busy the engine is.
         """
         return self._engine.status()
+
+    async def census(self) -> dict[str, int]:
+        """
+        Return how many runs are in each state.
+        """
+        counted = await self._store.count_by_status()
+        return {state.value: counted.get(state.value, 0) for state in states.RunState}

@@ -281,6 +281,11 @@ class RunStore(Protocol):
         Return runs, newest first.
         """
 
+    async def count_by_status(self) -> dict[str, int]:
+        """
+        Return how many runs are in each state; states without a run may be left out.
+        """
+
     async def list_unfinished(self) -> list[RunSummary]:
         """
         Return the runs that this service must continue, oldest first; rows and folders are compared first.
