@@ -4,7 +4,9 @@ Endings of a command: which exit code says what, and how an error reads.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
+from typing import Any
 
 from app import errors
 from app.cli import formats
@@ -66,7 +68,16 @@ def of_error(error: BaseException) -> ExitCode:
 
 def sentences(error: errors.ControlRoomError | errors.Fault) -> list[str]:
     """
-    Return the lines that tell an error: what and its code, then one line for each flaw with its place.
+    Return the lines that tell an error: what and its code, then its flaws with their places, and what to do.
     """
-    flaws = error.flaws if isinstance(error, errors.InputRefused) else ()
-    return [f"{error.message} [{error.code}]", *(f"  {formats.flaw(flaw.to_json())}" for flaw in flaws)]
+    lines = [f"{error.message} [{error.code}]", *(f"  {formats.flaw(flaw)}" for flaw in _flaws(error))]
+    if isinstance(error, errors.DataDirectoryBusy) and error.detail.get("url"):
+        lines.append(f"  ask that one with --server {error.detail['url']}")
+    return lines
+
+
+def _flaws(error: errors.ControlRoomError | errors.Fault) -> list[Mapping[str, Any]]:
+    if isinstance(error, errors.InputRefused):
+        return [flaw.to_json() for flaw in error.flaws]
+    flaws = error.detail.get("flaws")
+    return flaws if isinstance(flaws, list) else []

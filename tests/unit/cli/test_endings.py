@@ -59,3 +59,25 @@ def test_error_is_one_line_and_one_for_each_flaw():
         "  $.phase_a[0].tool (line 12): there is no tool x",
         "  $.dod: is missing",
     ]
+
+
+def test_held_data_directory_tells_whom_to_ask():
+    """
+    Where a service holds the directory, the option that reaches it is named.
+    """
+    busy = errors.DataDirectoryBusy(detail={"pid": 7, "url": "http://127.0.0.1:8000"})
+
+    assert endings.sentences(busy)[1] == "  ask that one with --server http://127.0.0.1:8000"
+    assert len(endings.sentences(errors.DataDirectoryBusy(detail={"pid": 7, "url": None}))) == 1
+
+
+def test_configuration_error_lists_the_flaws_in_its_detail():
+    """
+    A configuration file's flaws are listed as those of a request.
+    """
+    flaw = errors.Flaw(path="$.agents[0].tier", message="is none of t1, t3, t5").to_json()
+
+    assert endings.sentences(errors.ConfigurationError("agents.json is broken", detail={"flaws": [flaw]})) == [
+        "agents.json is broken [configuration_error]",
+        "  $.agents[0].tier: is none of t1, t3, t5",
+    ]
