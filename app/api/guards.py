@@ -70,18 +70,17 @@ class TokenGuard:
         """
         Let a request with the token through.
         """
-        if scope["type"] == "lifespan" or scope["path"] in self._open_paths or self._may_call(Headers(scope=scope)):
+        if self._lets_in(scope):
             await self._app(scope, receive, send)
         else:
             challenge = {"WWW-Authenticate": "Bearer"}
             detail = "the header `Authorization: Bearer TOKEN` is missing or wrong"
             await refuse(problems.of_status(401, detail, headers=challenge), scope, receive, send)
 
-    def _may_call(self, headers: Headers) -> bool:
-        if self._expected is None:
+    def _lets_in(self, scope: Scope) -> bool:
+        if self._expected is None or scope["type"] == "lifespan" or scope["path"] in self._open_paths:
             return True
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        return hmac.compare_digest(token.strip().encode(), self._expected) and scheme.lower() == "bearer"
+        return _carries(self._expected, Headers(scope=scope))
 
 
 async def refuse(problem: problems.Problem, scope: Scope, receive: Receive, send: Send) -> None:
@@ -92,6 +91,11 @@ async def refuse(problem: problems.Problem, scope: Scope, receive: Receive, send
         await send({"type": "websocket.close", "code": 1008, "reason": problem.code})
     else:
         await problem.response()(scope, receive, send)
+
+
+def _carries(expected: bytes, headers: Headers) -> bool:
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return hmac.compare_digest(token.strip().encode(), expected) and scheme.lower() == "bearer"
 
 
 def _name(host: str) -> str:

@@ -39,8 +39,14 @@ class Payloads:
         """
         Let a request with a proper body, or none, through.
         """
+        if scope["type"] != "http" or scope["method"] not in _WITH_BODIES:
+            await self._app(scope, receive, send)
+        else:
+            await self._look(scope, receive, send)
+
+    async def _look(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
-        if scope["type"] != "http" or scope["method"] not in _WITH_BODIES or not _has_body(headers):
+        if not _has_body(headers):
             await self._app(scope, receive, send)
             return
         declared = headers.get("content-length", "")

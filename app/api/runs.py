@@ -10,11 +10,11 @@ from fastapi import APIRouter, Body, Header, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import answers, bodies, queries, refusals
+from app.api import answers, bodies, polling, queries, refusals
 from app.api.answering import as_json, declared
 from app.api.desk import At
 from app.api.refusals import BODY
-from app.control import reading, requests
+from app.control import requests
 from app.engine import states
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
@@ -115,9 +115,9 @@ async def show_run(
     """
     Show a run with its steps and slots; `wait` turns polling into a long poll, against `If-None-Match` if given.
     """
-    known = _entity_tags(if_none_match)
+    known = polling.entity_tags(if_none_match)
     found = await desk.runs.wait(run_id, wait, known) if wait else await desk.runs.ready(run_id)
-    return _ready(found, known)
+    return polling.answer(found, known)
 
 
 @router.post("/{run_id}/cancel", summary="Cancel a run", responses=declared(answers.Accepted, *_MOVED))
@@ -175,16 +175,3 @@ async def delete_run(desk: At, run_id: RunId) -> Response:
 
 def _accepted(run_id: str, status: states.RunState) -> dict[str, str]:
     return {"run_id": run_id, "status": status.value}
-
-
-def _ready(found: reading.Ready, known: frozenset[str]) -> Response:
-    headers = {"ETag": found.etag, "Cache-Control": "no-cache"}
-    if found.etag in known or "*" in known:
-        return Response(status_code=304, headers=headers)
-    return Response(found.body, headers=headers, media_type="application/json")
-
-
-def _entity_tags(header: str | None) -> frozenset[str]:
-    if header is None:
-        return frozenset()
-    return frozenset(tag.strip().removeprefix("W/") for tag in header.split(","))

@@ -14,7 +14,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 import app as program
 from app import clock, settings
-from app.api import document, errors, guards, health, library, measuring, payloads, run_parts, runs, safety
+from app.api import document, errors, guards, health, library, measuring, payloads, polling, run_parts, runs, safety
 
 
 def create(
@@ -54,4 +54,5 @@ def _middleware(server: settings.ServerSettings) -> list[Middleware]:
         *(shared if origins else []),
         Middleware(guards.TokenGuard, token=server.api_token),
         Middleware(payloads.Payloads, max_bytes=server.max_body_bytes),
+        Middleware(polling.Polls),
     ]

@@ -1,0 +1,75 @@
+"""
+Polling: the request made more often than all others together, answered from ready bytes before any route is looked for.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from app.api.desk import Desk
+from app.control import reading
+
+_POLL = re.compile(r"/api/runs/([A-Za-z0-9_-]{1,64})")
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    path: str = "/api/runs/{run_id}"
+
+
+class Polls:
+    """
+    Answer polls that do not wait; the route of the same address does the rest, and documents both.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._route = _Route()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """
+        Answer a poll, and let everything else through.
+        """
+        run_id = _polled(scope)
+        desk: Desk | None = getattr(scope["app"].state, "desk", None) if run_id else None
+        if run_id is None or desk is None:
+            await self._app(scope, receive, send)
+            return
+        scope["route"] = self._route
+        found = await desk.runs.ready(run_id)
+        await answer(found, _known(scope))(scope, receive, send)
+
+
+def answer(found: reading.Ready, known: frozenset[str]) -> Response:
+    """
+    Return a run's ready bytes, or 304 to whoever knows them.
+    """
+    headers = {"etag": found.etag, "cache-control": "no-cache"}
+    if found.etag in known or "*" in known:
+        return Response(status_code=304, headers=headers)
+    return Response(found.body, headers=headers, media_type="application/json")
+
+
+def entity_tags(header: str | None) -> frozenset[str]:
+    """
+    Return the entity tags of an `If-None-Match`; weak ones count as strong.
+    """
+    if header is None:
+        return frozenset()
+    return frozenset(tag.strip().removeprefix("W/") for tag in header.split(","))
+
+
+def _polled(scope: Scope) -> str | None:
+    if scope["type"] != "http" or scope["method"] != "GET" or scope["query_string"]:
+        return None
+    matched = _POLL.fullmatch(scope["path"])
+    return matched[1] if matched else None
+
+
+def _known(scope: Scope) -> frozenset[str]:
+    tags = [value.decode("latin-1") for name, value in scope["headers"] if name == b"if-none-match"]
+    return entity_tags(",".join(tags)) if tags else frozenset()

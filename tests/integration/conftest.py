@@ -1,0 +1,30 @@
+"""
+A project, and the service over it, for every test of this folder that asks for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration import served
+from tests.integration.project import Project
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """
+    Return a small project.
+    """
+    return Project(tmp_path / "project")
+
+
+@pytest.fixture
+async def service(project: Project) -> AsyncIterator[served.Served]:
+    """
+    Return the service over the project, in process.
+    """
+    async with served.in_process(project) as service:
+        yield service

@@ -1,0 +1,132 @@
+"""
+A project served as users have it: the real application over real run folders, in process or on a loopback port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import httpx
+import uvicorn
+
+from app import main, settings
+from tests.integration.project import Project
+
+HOST = "127.0.0.1:8000"
+"""Host that clients in process name."""
+
+PATIENCE_SECONDS = 20
+"""Time within which a run of a test must come where it should."""
+
+
+class Served:
+    """
+    A client, with the few things that most tests do.
+    """
+
+    def __init__(self, project: Project, http: httpx.AsyncClient) -> None:
+        self.project = project
+        self.http = http
+
+    async def start(self, recipe_id: str, **body: Any) -> str:
+        """
+        Start a run and return its id.
+        """
+        answer = await self.http.post("/api/runs", json={"recipe_id": recipe_id} | body)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["run_id"])
+
+    async def show(self, run_id: str) -> dict[str, Any]:
+        """
+        Return a run's consolidated answer.
+        """
+        answer = await self.http.get(f"/api/runs/{run_id}")
+        assert answer.status_code == 200, answer.text
+        shown: dict[str, Any] = answer.json()
+        return shown
+
+    async def until(self, run_id: str, *statuses: str, step: str | None = None) -> dict[str, Any]:
+        """
+        Wait by long polls until a run has one of the states, or is at a step.
+        """
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            etag = ""
+            while True:
+                answer = await self.http.get(f"/api/runs/{run_id}?wait=5", headers={"If-None-Match": etag})
+                if answer.status_code == 200:
+                    etag, shown = answer.headers["etag"], answer.json()
+                    if shown["status"] in statuses or step in _open_steps(shown):
+                        return dict(shown)
+
+    async def run(self, recipe_id: str, **body: Any) -> dict[str, Any]:
+        """
+        Start a run, wait for its end and return its consolidated answer.
+        """
+        return await self.until(await self.start(recipe_id, **body), "done", "failed", "cancelled")
+
+
+@contextlib.asynccontextmanager
+async def in_process(project: Project, **overrides: Any) -> AsyncIterator[Served]:
+    """
+    Serve a project to a client in this process.
+    """
+    app = main.create_app(chosen(project, **overrides))
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with app.router.lifespan_context(app), client(transport, f"http://{HOST}") as http:
+        yield Served(project, http)
+
+
+@contextlib.asynccontextmanager
+async def on_a_port(project: Project, **overrides: Any) -> AsyncIterator[Served]:
+    """
+    Serve a project on a free loopback port.
+    """
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        app = main.create_app(chosen(project, **overrides))
+        server = _Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5))
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        try:
+            await asyncio.wait_for(server.ready.wait(), PATIENCE_SECONDS)
+            async with client(None, f"http://127.0.0.1:{listener.getsockname()[1]}") as http:
+                yield Served(project, http)
+        finally:
+            app.state.desk.runs.release()
+            server.should_exit = True
+            await serving
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def chosen(project: Project, **overrides: Any) -> settings.Settings:
+    """
+    Return the settings of a service over a project.
+    """
+    return settings.load({}, **({"project": project.root, "home": project.root / "home"} | overrides))
+
+
+def client(transport: httpx.AsyncBaseTransport | None, base_url: str) -> httpx.AsyncClient:
+    """
+    Return a client.
+    """
+    return httpx.AsyncClient(transport=transport, base_url=base_url, timeout=PATIENCE_SECONDS)
+
+
+def _open_steps(shown: dict[str, Any]) -> list[str]:
+    return [step["key"] for step in shown["steps"] if step["status"] == "running"]

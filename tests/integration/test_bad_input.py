@@ -1,0 +1,266 @@
+"""
+Bad input: each kind with its own clear error, and nothing lost.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app import main
+from tests.integration import project as projects
+from tests.integration import served
+
+JSON = {"Content-Type": "application/json"}
+
+
+def told(answer: httpx.Response) -> dict[str, Any]:
+    """
+    Return a problem document, after looking at its form.
+    """
+    problem: dict[str, Any] = answer.json()
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert set(problem) == {"type", "title", "status", "detail", "code", "flaws", "facts"}
+    assert problem["status"] == answer.status_code
+    assert problem["type"] == f"urn:control-room:problem:{problem['code']}"
+    assert "Traceback" not in answer.text
+    return problem
+
+
+async def post(service: served.Served, content: bytes, **headers: str) -> httpx.Response:
+    """
+    Ask for a run with raw bytes.
+    """
+    return await service.http.post("/api/runs", content=content, headers=JSON | headers)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"not json",
+        b"{",
+        b'{"recipe_id": "quick"',
+        b"\xff\xff",
+        b'{"recipe_id": "qu\\u0000ick"}',
+        b'{"recipe_id": "quick", "description": "a\\ud800b"}',
+        b'{"recipe_id": "quick", "recipe_id": "draft"}',
+        b'{"recipe_id": "quick", "priority": 1e999}',
+        b'{"recipe_id": "quick", "priority": NaN}',
+        b'{"recipe_id": "quick", "args": ' + b"[" * 50_000 + b"]" * 50_000 + b"}",
+    ],
+)
+async def test_a_malformed_body_is_refused(service: served.Served, content: bytes) -> None:
+    """A body that is no strict JSON is a 400 that tells the place, and nothing is started."""
+    problem = told(await post(service, content))
+    listed = (await service.http.get("/api/runs")).json()
+
+    assert (problem["status"], problem["code"]) == (400, "malformed_body")
+    assert problem["flaws"][0]["path"].startswith("$")
+    assert listed == []
+
+
+@pytest.mark.parametrize(
+    ("body", "path", "code"),
+    [
+        (b"", "$", "missing"),
+        (b"null", "$", None),
+        (b"[]", "$", None),
+        (b'"quick"', "$", None),
+        (b"{}", "$.recipe_id", "missing"),
+        (b'{"recipe_id": 7}', "$.recipe_id", "wrong_type"),
+        (b'{"recipe_id": ["quick"]}', "$.recipe_id", "wrong_type"),
+        (b'{"recipe_id": "quick", "args": []}', "$.args", "wrong_type"),
+        (b'{"recipe_id": "quick", "args": null}', "$.args", "wrong_type"),
+        (b'{"recipe_id": "quick", "priority": "1"}', "$.priority", "wrong_type"),
+        (b'{"recipe_id": "quick", "priority": 1.5}', "$.priority", None),
+        (b'{"recipe_id": "quick", "priority": true}', "$.priority", "wrong_type"),
+        (b'{"recipe_id": "quick", "priority": 1000000000000000000000000000000}', "$.priority", None),
+        (b'{"recipe_id": "quick", "exclusive": 1}', "$.exclusive", "wrong_type"),
+        (b'{"recipe_id": "quick", "labels": ["a"]}', "$.labels", "wrong_type"),
+        (b'{"recipe_id": "quick", "labels": {"a": 1}}', "$.labels.a", "wrong_type"),
+        (b'{"recipe_id": "quick", "session_id": "../x"}', "$.session_id", None),
+        (b'{"recipe_id": "quick", "recipe_id_": "x"}', "$.recipe_id_", "unknown_field"),
+        (b'{"recipe_id": "quick", "arg": {}}', "$.arg", "unknown_field"),
+    ],
+)
+async def test_a_field_of_the_wrong_kind_is_refused(
+    service: served.Served, body: bytes, path: str, code: str | None
+) -> None:
+    """Unknown fields, wrong types and wrong values are a 400 that names the field; never a 422."""
+    problem = told(await post(service, body))
+
+    assert problem["status"] == 400
+    assert problem["flaws"][0]["path"] == path
+    assert code is None or problem["flaws"][0]["code"] == code
+
+
+async def test_every_wrong_field_is_told_at_once(service: served.Served) -> None:
+    """All faults of a body are told together, a misspelt field with the nearest name."""
+    problem = told(await post(service, b'{"recipe": 1, "arguments": {}, "prioritty": 2, "labels": 3}'))
+    messages = {flaw["path"]: flaw["message"] for flaw in problem["flaws"]}
+
+    assert {"$.arguments", "$.prioritty", "$.labels"} <= set(messages)
+    assert "did you mean priority?" in messages["$.prioritty"]
+
+
+async def test_a_body_of_ten_megabytes_is_refused(project: projects.Project) -> None:
+    """A body over the limit is a 413 over a real socket too, and the service goes on."""
+    async with served.on_a_port(project) as service:
+        answer = await post(service, b'{"description": "' + b"x" * 10_000_000 + b'"}')
+        ended = await service.run("quick")
+
+    assert told(answer)["code"] == "too_large"
+    assert answer.status_code == 413
+    assert ended["status"] == "done"
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
+async def test_another_media_type_is_refused(service: served.Served, content_type: str) -> None:
+    """A body that is not declared as JSON is a 415."""
+    answer = await service.http.post(
+        "/api/runs", content=b'{"recipe_id": "quick"}', headers={"Content-Type": content_type}
+    )
+
+    assert (answer.status_code, told(answer)["code"]) == (415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PUT", "/api/runs", {"GET", "POST"}),
+        ("DELETE", "/api/runs", {"GET", "POST"}),
+        ("PATCH", "/api/runs/x", {"GET", "DELETE"}),
+        ("GET", "/api/runs/x/cancel", {"POST"}),
+        ("POST", "/api/recipes", {"GET"}),
+        ("POST", "/healthz", {"GET"}),
+    ],
+)
+async def test_another_method_is_not_allowed(service: served.Served, method: str, path: str, allowed: set[str]) -> None:
+    """A method that an address does not have is a 405 that tells those it has."""
+    answer = await service.http.request(method, path)
+
+    assert (answer.status_code, told(answer)["code"]) == (405, "method_not_allowed")
+    assert {name.strip() for name in answer.headers["allow"].split(",")} == allowed
+
+
+@pytest.mark.parametrize("path", ["/", "/api", "/api/runs/", "/api/nothing", "/docs", "/API/RUNS", "/api/runs/x/y/z"])
+async def test_an_unknown_address_is_not_found(service: served.Served, path: str) -> None:
+    """An address that does not exist is a 404 problem document."""
+    answer = await service.http.get(path)
+
+    assert (answer.status_code, told(answer)["code"]) == (404, "not_found")
+
+
+async def test_a_foreign_page_starts_nothing(service: served.Served) -> None:
+    """An unknown Host is a 400, a foreign Origin a 403, and nothing is started."""
+    hosted = await post(service, b'{"recipe_id": "quick"}', Host="evil.example")
+    foreign = await post(service, b'{"recipe_id": "quick"}', Origin="https://evil.example")
+    own = await post(service, b'{"recipe_id": "quick"}', Origin=f"http://{served.HOST}")
+    listed = (await service.http.get("/api/runs")).json()
+
+    assert (hosted.status_code, told(hosted)["code"]) == (400, "unknown_host")
+    assert (foreign.status_code, told(foreign)["code"]) == (403, "foreign_origin")
+    assert own.status_code == 201
+    assert len(listed) == 1
+
+
+async def test_a_token_is_asked_for(project: projects.Project) -> None:
+    """With a token in the settings, everything but health is a 401 without it."""
+    async with served.in_process(project, api_token="a-token-of-some-length") as service:
+        without = await service.http.get("/api/runs")
+        healthy = await service.http.get("/healthz")
+        right = {"Authorization": "Bearer a-token-of-some-length"}
+        answered = await service.http.get("/api/runs", headers=right)
+
+    assert (without.status_code, told(without)["code"]) == (401, "unauthorized")
+    assert without.headers["www-authenticate"] == "Bearer"
+    assert (healthy.status_code, answered.status_code) == (200, 200)
+
+
+async def test_an_allowed_page_may_call(project: projects.Project) -> None:
+    """A page of an origin in the settings gets its preflight answered and may read the answers."""
+    page = "https://desk.example"
+    asked = {"Origin": page, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type"}
+    async with served.in_process(project, allowed_origins=(page,), api_token="a-token-of-some-length") as service:
+        preflight = await service.http.options("/api/runs", headers=asked)
+        answer = await service.http.get("/healthz", headers={"Origin": page})
+
+    assert preflight.status_code == 200
+    assert preflight.headers["access-control-allow-origin"] in (page, "*")
+    assert answer.headers["access-control-allow-origin"] in (page, "*")
+
+
+async def test_a_failure_of_the_service_is_told_under_an_id(
+    service: served.Served, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What nobody foresaw is a 500 with an incident id and no traceback; the log has both."""
+
+    def broken() -> list[Any]:
+        raise ZeroDivisionError("seven by nothing")
+
+    transport = service.http._transport
+    assert isinstance(transport, httpx.ASGITransport)
+    monkeypatch.setattr(transport.app.state.desk.inventory, "tools", broken)  # type: ignore[attr-defined]
+    with caplog.at_level(logging.ERROR):
+        answer = await service.http.get("/api/tools")
+    problem = told(answer)
+    record = next(record for record in caplog.records if record.name == "control_room.api")
+
+    assert (answer.status_code, problem["code"]) == (500, "internal_error")
+    assert "seven" not in answer.text
+    assert record.__dict__["incident_id"] == problem["facts"]["incident_id"]
+    assert record.exc_info is not None
+
+
+async def test_a_service_without_its_desk_is_unavailable(project: projects.Project) -> None:
+    """An application that has not started answers 503, and is alive."""
+    app = main.create_app(served.chosen(project))
+    async with served.client(httpx.ASGITransport(app), f"http://{served.HOST}") as http:
+        answers = [await http.get(path) for path in ("/api/runs", "/readyz", "/healthz")]
+
+    assert [answer.status_code for answer in answers] == [503, 503, 200]
+    assert told(answers[0])["code"] == "starting"
+
+
+async def test_a_damaged_run_is_shown_as_failed(project: projects.Project) -> None:
+    """A run whose journal is damaged is shown as failed with the place; its other parts say so, and other runs work."""
+    async with served.in_process(project) as service:
+        run_id = (await service.run("draft", args={"scene_path": "Story/Scenes/SCN-the-arrival.md"}))["run_id"]
+    journal = project.data / "runs" / run_id / "steps.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text(lines[0] + lines[1].replace("analyze", "analyse") + "".join(lines[2:]))
+    async with served.in_process(project) as service:
+        shown = await service.show(run_id)
+        steps = await service.http.get(f"/api/runs/{run_id}/steps")
+        slot = await service.http.get(f"/api/runs/{run_id}/cache/draft")
+        ended = await service.run("quick")
+
+    assert (shown["status"], shown["error"]["code"]) == ("failed", "journal_corrupt")
+    assert shown["error"]["detail"]
+    assert (steps.status_code, told(steps)["code"]) == (409, "journal_corrupt")
+    assert (slot.status_code, told(slot)["code"]) == (409, "journal_corrupt")
+    assert ended["status"] == "done"
+    assert journal.read_text().startswith(lines[0])
+
+
+async def test_files_beside_the_runs_do_no_harm(project: projects.Project, tmp_path: Path) -> None:
+    """Stray files and folders where runs are kept are neither runs nor a reason to fail."""
+    runs = project.data / "runs"
+    (runs / "not a run").mkdir(parents=True)
+    (runs / "empty").mkdir()
+    (runs / "note.txt").write_text("x")
+    (runs / "link").symlink_to(tmp_path)
+    async with served.in_process(project) as service:
+        listed = await service.http.get("/api/runs")
+        shown = await service.http.get("/api/runs/empty")
+        ended = await service.run("quick")
+
+    assert listed.status_code == 200
+    assert shown.status_code in (200, 404)
+    assert ended["status"] == "done"
+    assert json.dumps(listed.json())

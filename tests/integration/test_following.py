@@ -1,0 +1,211 @@
+"""
+Events as they are written: Server-Sent Events over a real socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.integration import project as projects
+from tests.integration import served
+
+ARRIVAL = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
+
+
+@pytest.fixture
+async def service(project: projects.Project) -> AsyncIterator[served.Served]:
+    """
+    Return the service over the project, on a loopback port.
+    """
+    async with served.on_a_port(project) as service:
+        yield service
+
+
+class Stream:
+    """
+    Events read from a stream, as a browser would.
+    """
+
+    def __init__(self, answer: httpx.Response) -> None:
+        self._lines = answer.aiter_lines()
+        self.seen: list[dict[str, Any]] = []
+
+    async def until_the_end(self) -> list[dict[str, Any]]:
+        """
+        Return every event to the end of the stream.
+        """
+        while await self.next() is not None:
+            pass
+        return self.seen
+
+    async def next(self) -> dict[str, Any] | None:
+        """
+        Return the next event, None at the end of the stream.
+        """
+        fields: dict[str, str] = {}
+        async for line in self._lines:
+            if line.startswith(":"):
+                continue
+            if line == "" and fields:
+                self.seen.append(_read(fields))
+                return self.seen[-1]
+            name, _, value = line.partition(": ")
+            fields[name] = value
+        return None
+
+
+def _read(fields: dict[str, str]) -> dict[str, Any]:
+    event: dict[str, Any] = json.loads(fields["data"])
+    assert (fields["id"], fields["event"]) == (str(event["seq"]), event["type"])
+    return event
+
+
+async def whole(service: served.Served, run_id: str, query: str = "", **headers: str) -> list[dict[str, Any]]:
+    """
+    Return every event of a stream.
+    """
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    async with asyncio.timeout(served.PATIENCE_SECONDS):
+        async with service.http.stream("GET", f"/api/runs/{run_id}/events{query}", headers=named) as answer:
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            return await Stream(answer).until_the_end()
+
+
+async def test_a_stream_tells_everything_and_ends_with_the_run(service: served.Served) -> None:
+    """A stream opened while the run lives has every event from the first on, in order, and ends with the run."""
+    service.project.say("draft", text=projects.REPLY, delay_seconds=0.2)
+    run_id = await service.start("draft", args=ARRIVAL)
+    events = await whole(service, run_id)
+    written = (service.project.data / "runs" / run_id / "events.jsonl").read_text().splitlines()
+
+    assert events == [json.loads(line) for line in written]
+    assert [event["type"] for event in events][:2] == ["run.created", "run.started"]
+    assert events[-1]["type"] == "run.ended"
+    assert [event["seq"] for event in events] == sorted({event["seq"] for event in events})
+    finished = [event["key"] for event in events if event["type"] == "step.finished"]
+    assert finished[:4] == ["discover", "analyze", "draft", "polish"]
+
+
+async def test_events_come_while_the_run_lives(service: served.Served) -> None:
+    """An event is told as soon as it is written, not when the run has ended."""
+    service.project.say("draft", hang=True)
+    run_id = await service.start("draft", args=ARRIVAL)
+    async with service.http.stream("GET", f"/api/runs/{run_id}/events") as answer:
+        stream = Stream(answer)
+        async with asyncio.timeout(served.PATIENCE_SECONDS):
+            while (event := await stream.next()) and (event["type"], event["key"]) != ("step.started", "draft"):
+                pass
+            await service.http.post(f"/api/runs/{run_id}/cancel")
+            rest = await stream.until_the_end()
+
+    assert event is not None
+    assert rest[-1]["type"] == "run.ended"
+    assert rest[-1]["data"]["status"] == "cancelled"
+
+
+async def test_a_stream_goes_on_where_it_broke_off(service: served.Served) -> None:
+    """With `Last-Event-ID`, or `after`, only later events are told; behind the last one, none are."""
+    run_id = (await service.run("draft", args=ARRIVAL))["run_id"]
+    events = await whole(service, run_id)
+    third = str(events[2]["seq"])
+    last = str(events[-1]["seq"])
+
+    assert await whole(service, run_id, Last_Event_ID=third) == events[3:]
+    assert await whole(service, run_id, f"?after={third}") == events[3:]
+    assert await whole(service, run_id, f"?after={last}", Last_Event_ID=third) == events[3:]
+    assert await whole(service, run_id, Last_Event_ID=last) == []
+
+
+async def test_a_stream_of_a_resumed_run_goes_on(service: served.Served) -> None:
+    """A stream opened after a resume tells the first ending too and ends with the last."""
+    run_id = (await service.run("draft", args={"scene_path": "Story/late.md"}))["run_id"]
+    service.project.write("Story/late.md", projects.SCENE)
+    service.project.say("draft", text=projects.REPLY, delay_seconds=0.2)
+    await service.http.post(f"/api/runs/{run_id}/resume")
+    events = await whole(service, run_id)
+    endings = [event["data"]["status"] for event in events if event["type"] == "run.ended"]
+
+    assert endings == ["failed", "done"]
+
+
+@pytest.mark.parametrize("header", ["-1", "x", "99999999999999999999"])
+async def test_a_wrong_event_id_is_refused(service: served.Served, header: str) -> None:
+    """A number that no event can have is refused before the stream begins."""
+    run_id = (await service.run("quick"))["run_id"]
+    answer = await service.http.get(f"/api/runs/{run_id}/events", headers={"Last-Event-ID": header})
+
+    assert answer.status_code == 400
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_many_may_follow_and_leave(service: served.Served) -> None:
+    """A follower that goes away disturbs neither the run nor the others."""
+    service.project.say("draft", text=projects.REPLY, delay_seconds=0.3)
+    run_id = await service.start("draft", args=ARRIVAL)
+    async with service.http.stream("GET", f"/api/runs/{run_id}/events") as answer:
+        await Stream(answer).next()
+    both = await asyncio.gather(whole(service, run_id), whole(service, run_id))
+
+    assert both[0] == both[1]
+    assert both[0][-1]["type"] == "run.ended"
+
+
+async def test_a_deleted_run_ends_its_streams(service: served.Served) -> None:
+    """Streams and polls of a run that is deleted under them come to an end."""
+    service.project.say("draft", hang=True)
+    run_id = await service.start("draft", args=ARRIVAL)
+    await service.until(run_id, step="draft")
+    following = asyncio.create_task(whole(service, run_id))
+    await service.http.post(f"/api/runs/{run_id}/cancel")
+    await service.until(run_id, "cancelled")
+    await service.http.delete(f"/api/runs/{run_id}")
+    events = await following
+
+    assert events[0]["type"] == "run.created"
+
+
+async def test_a_stopping_service_lets_nobody_wait(project: projects.Project) -> None:
+    """When the service stops, streams and waiting polls are answered at once, and the run goes on at the next start."""
+    project.say("draft", hang=True)
+    async with served.on_a_port(project, stop_grace_seconds=0) as service:
+        run_id = await service.start("draft", args=ARRIVAL)
+        shown = await service.until(run_id, step="draft")
+        address = f"/api/runs/{run_id}"
+        following = asyncio.create_task(whole(service, run_id))
+        etag = (await service.http.get(address)).headers["etag"]
+        waiting = asyncio.create_task(service.http.get(f"{address}?wait=60", headers={"If-None-Match": etag}))
+        await asyncio.wait({following, waiting}, timeout=0.2)
+    events, answer = await following, await waiting
+    project.say("draft", text=projects.REPLY)
+    async with served.in_process(project) as service:
+        ended = await service.until(run_id, "done", "failed")
+
+    assert shown["status"] == "running"
+    assert events[-1]["type"] != "run.ended"
+    assert answer.status_code in (200, 304)
+    assert ended["status"] == "done"
+
+
+async def test_real_clients_wait_without_a_slot_of_the_service(service: served.Served) -> None:
+    """Fifty waiting polls keep no other request from being answered, and all of them hear of the change."""
+    service.project.say("draft", hang=True)
+    run_id = await service.start("draft", args=ARRIVAL)
+    await service.until(run_id, step="draft")
+    address = f"/api/runs/{run_id}"
+    etag = (await service.http.get(address)).headers["etag"]
+    async with httpx.AsyncClient(base_url=service.http.base_url, timeout=30) as crowd:
+        polls = [
+            asyncio.create_task(crowd.get(f"{address}?wait=30", headers={"If-None-Match": etag})) for _ in range(50)
+        ]
+        quick = await service.run("quick")
+        await service.http.post(f"{address}/cancel")
+        answers = await asyncio.gather(*polls)
+
+    assert quick["status"] == "done"
+    assert {answer.status_code for answer in answers} == {200}

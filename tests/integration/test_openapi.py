@@ -1,0 +1,105 @@
+"""
+The OpenAPI document: equal to the code, complete, and true.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from app.api import problems, published, refusals
+
+PUBLISHED = Path(__file__).parents[2] / "openapi" / "openapi.json"
+DOCUMENT: dict[str, Any] = json.loads(published.text())
+METHODS = {"get", "post", "delete"}
+
+
+def operations() -> Iterator[tuple[str, dict[str, Any]]]:
+    """
+    Return every operation with its name.
+    """
+    for path, item in DOCUMENT["paths"].items():
+        for method, operation in item.items():
+            yield f"{method.upper()} {path}", operation
+
+
+def test_the_published_document_is_the_codes() -> None:
+    """`openapi/openapi.json` is what the code says; `scripts/publish_openapi.py` writes it anew."""
+    assert PUBLISHED.read_text(encoding="utf-8") == published.text()
+
+
+def test_every_address_of_the_contract_is_documented() -> None:
+    """The six addresses of appendix D and those of the issue are all there."""
+    assert {name for name, _ in operations()} == {
+        "POST /api/runs",
+        "GET /api/runs",
+        "GET /api/runs/{run_id}",
+        "DELETE /api/runs/{run_id}",
+        "GET /api/runs/{run_id}/steps",
+        "GET /api/runs/{run_id}/cache/{slot}",
+        "GET /api/runs/{run_id}/events",
+        "GET /api/runs/{run_id}/logs",
+        "GET /api/runs/{run_id}/logs/{name}",
+        "POST /api/runs/{run_id}/cancel",
+        "POST /api/runs/{run_id}/pause",
+        "POST /api/runs/{run_id}/unpause",
+        "POST /api/runs/{run_id}/resume",
+        "GET /api/recipes",
+        "POST /api/recipes/validate",
+        "GET /api/recipes/{recipe_id}",
+        "POST /api/route",
+        "GET /api/tools",
+        "GET /api/agents",
+        "GET /api/audit/receipts/{receipt_id}",
+        "GET /healthz",
+        "GET /readyz",
+        "GET /metrics",
+    }
+
+
+@pytest.mark.parametrize(("name", "operation"), operations())
+def test_an_operation_is_documented_whole(name: str, operation: dict[str, Any]) -> None:
+    """Every operation says what it does and what each answer means; refusals are problem documents with examples."""
+    refused = {status: answer for status, answer in operation["responses"].items() if int(status) >= 400}
+
+    assert operation["summary"]
+    assert operation["description"]
+    assert all(parameter.get("description") for parameter in operation.get("parameters", []))
+    assert all(answer["description"] for answer in operation["responses"].values())
+    assert {"400", "401", "403", "500", "503"} <= set(refused)
+    for answer in refused.values():
+        content = answer["content"][problems.MEDIA_TYPE]
+        assert content["schema"] == {"$ref": "#/components/schemas/Problem"}
+        assert content["examples"]
+
+
+def test_only_unroutable_tasks_are_a_422() -> None:
+    """No operation but the start of a run answers 422, and FastAPI's own form of it appears nowhere."""
+    assert [name for name, operation in operations() if "422" in operation["responses"]] == ["POST /api/runs"]
+    assert "HTTPValidationError" not in DOCUMENT["components"]["schemas"]
+
+
+@pytest.mark.parametrize("code", sorted(refusals.EXAMPLES))
+def test_an_example_is_a_problem_document(code: str) -> None:
+    """Every example of a refusal has the documented form, and some operation uses it."""
+    example = DOCUMENT["components"]["examples"][code]["value"]
+    jsonschema.validate(example, DOCUMENT["components"]["schemas"]["Problem"])
+
+    assert f'"#/components/examples/{code}"' in json.dumps(DOCUMENT["paths"])
+
+
+def test_references_lead_somewhere() -> None:
+    """Every reference in the document names a component that there is."""
+    text = json.dumps(DOCUMENT)
+    for kind, named in DOCUMENT["components"].items():
+        for reference in _references(text, kind):
+            assert reference in named
+
+
+def _references(text: str, kind: str) -> set[str]:
+    return {part.split('"')[0] for part in text.split(f"#/components/{kind}/")[1:]}

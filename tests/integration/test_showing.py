@@ -1,0 +1,299 @@
+"""
+Lists, polls, steps, slots, logs and receipts (execution-modes, appendix D).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+from typing import Any
+
+import pytest
+
+from tests.integration import project as projects
+from tests.integration import served
+
+ARRIVAL = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
+
+
+def next_page(link: str | None) -> str | None:
+    """
+    Return the address that a `Link` header names as the next page.
+    """
+    found = re.fullmatch(r'<([^>]+)>; rel="next"', link or "")
+    return found[1] if found else None
+
+
+async def pages(service: served.Served, address: str) -> list[list[dict[str, Any]]]:
+    """
+    Return every page of a list.
+    """
+    found: list[list[dict[str, Any]]] = []
+    following: str | None = address
+    while following is not None:
+        answer = await service.http.get(following)
+        assert answer.status_code == 200, answer.text
+        found.append(answer.json())
+        following = next_page(answer.headers.get("link"))
+    return found
+
+
+async def test_runs_are_listed_newest_first(service: served.Served) -> None:
+    """The list is a plain array of runs, the newest first, each with its id, recipe, status and time."""
+    started = [(await service.run("quick"))["run_id"] for _ in range(3)]
+    listed = (await service.http.get("/api/runs")).json()
+
+    assert {row["run_id"] for row in listed} == set(started)
+    assert [row["created_at"] for row in listed] == sorted((row["created_at"] for row in listed), reverse=True)
+    assert all((row["recipe_id"], row["status"]) == ("quick", "done") for row in listed)
+
+
+async def test_runs_are_filtered(service: served.Served) -> None:
+    """Status, recipe, label and time narrow the list, and filters are combined."""
+    first = (await service.run("quick", labels={"book": "one"}))["run_id"]
+    second = (await service.run("picky", args={"scene_path": "a.md", "other_path": "b.md"}))["run_id"]
+    third = (await service.run("quick", labels={"book": "two:three"}))["run_id"]
+    middle = (await service.show(second))["created_at"]
+
+    async def found(**query: str) -> set[str]:
+        answer = await service.http.get("/api/runs", params=query)
+        return {row["run_id"] for row in answer.json()}
+
+    assert await found(status="failed") == {second}
+    assert await found(recipe_id="quick") == {first, third}
+    assert await found(label="book:two:three") == {third}
+    assert await found(created_after=middle) == {second, third}
+    assert await found(created_before=middle) == {first}
+    assert await found(recipe_id="quick", label="book:one", status="done") == {first}
+    assert await found(recipe_id="quick", status="failed") == set()
+
+
+async def test_lists_are_paged(service: served.Served) -> None:
+    """Pages follow one another by the `Link` header, keep the filters, and leave nothing out and nothing twice."""
+    started = {(await service.run("quick"))["run_id"] for _ in range(5)}
+    await service.run("picky", args={"scene_path": "a.md", "other_path": "b.md"})
+    found = await pages(service, "/api/runs?limit=2&recipe_id=quick")
+
+    assert [len(page) for page in found] == [2, 2, 1]
+    assert {row["run_id"] for page in found for row in page} == started
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "status=sleeping",
+        "limit=0",
+        "limit=1001",
+        "limit=many",
+        "cursor=nonsense",
+        "cursor=W10",
+        "cursor=WyJhIiwgImIiXQ",
+        "label=book",
+        "created_after=yesterday",
+        "created_after=2026-01-01T00:00:00",
+        "recipe=quick",
+        "recipe_id=%00",
+        "cursor=%F0%9F%92%A9",
+    ],
+)
+async def test_a_wrong_filter_is_refused(service: served.Served, query: str) -> None:
+    """A filter of the wrong form or name is refused with its name."""
+    answer = await service.http.get(f"/api/runs?{query}")
+
+    assert answer.status_code == 400
+    assert answer.json()["flaws"][0]["path"] == f"query.{query.partition('=')[0]}"
+
+
+async def test_a_poll_that_knows_the_answer_gets_304(service: served.Served) -> None:
+    """The entity tag stays as long as the answer, and a poll that names it is answered without a body."""
+    run_id = (await service.run("draft", args=ARRIVAL))["run_id"]
+    first = await service.http.get(f"/api/runs/{run_id}")
+    etag = first.headers["etag"]
+    tags = (etag, f'W/{etag}, "other"', "*")
+    again = [await service.http.get(f"/api/runs/{run_id}", headers={"If-None-Match": tag}) for tag in tags]
+    other = await service.http.get(f"/api/runs/{run_id}", headers={"If-None-Match": '"other"'})
+
+    assert [(answer.status_code, answer.content, answer.headers["etag"]) for answer in again] == [(304, b"", etag)] * 3
+    assert (other.status_code, other.content) == (200, first.content)
+    assert etag.strip('"') in hashlib.sha256(first.content).hexdigest()
+
+
+async def test_a_waiting_poll_answers_at_the_next_change(service: served.Served) -> None:
+    """A poll with `wait` is answered when the run changes, not before and not at the end of its time."""
+    service.project.say("draft", hang=True)
+    run_id = await service.start("unguarded")
+    await service.until(run_id, step="draft")
+    etag = (await service.http.get(f"/api/runs/{run_id}")).headers["etag"]
+    waiting = asyncio.create_task(service.http.get(f"/api/runs/{run_id}?wait=15", headers={"If-None-Match": etag}))
+    blind = asyncio.create_task(service.http.get(f"/api/runs/{run_id}?wait=15"))
+    await asyncio.sleep(0)
+    await service.http.post(f"/api/runs/{run_id}/cancel")
+    answers = [await waiting, await blind]
+
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert all(answer.headers["etag"] != etag for answer in answers)
+
+
+async def test_a_waiting_poll_ends_with_its_time(service: served.Served) -> None:
+    """A poll that nothing changes under is answered with 304 when its time is over."""
+    service.project.say("draft", hang=True)
+    run_id = await service.start("unguarded")
+    await service.until(run_id, step="draft")
+    etag = (await service.http.get(f"/api/runs/{run_id}")).headers["etag"]
+    answer = await service.http.get(f"/api/runs/{run_id}?wait=0.2", headers={"If-None-Match": etag})
+
+    assert answer.status_code == 304
+
+
+async def test_an_ended_run_is_not_waited_for(service: served.Served) -> None:
+    """A poll with `wait` for an ended run is answered at once."""
+    run_id = (await service.run("quick"))["run_id"]
+    etag = (await service.http.get(f"/api/runs/{run_id}")).headers["etag"]
+    async with asyncio.timeout(5):
+        answer = await service.http.get(f"/api/runs/{run_id}?wait=60", headers={"If-None-Match": etag})
+
+    assert answer.status_code == 304
+
+
+@pytest.mark.parametrize("wait", ["61", "-1", "soon", "nan", "inf"])
+async def test_a_wait_out_of_bounds_is_refused(service: served.Served, wait: str) -> None:
+    """A wait is from 0 to 60 seconds."""
+    run_id = await service.start("quick")
+    answer = await service.http.get(f"/api/runs/{run_id}?wait={wait}")
+
+    assert (answer.status_code, answer.json()["flaws"][0]["path"]) == (400, "query.wait")
+
+
+async def test_steps_are_the_whole_journal(service: served.Served) -> None:
+    """Without a limit the step log is every line of steps.jsonl, field for field."""
+    run_id = (await service.run("draft", args=ARRIVAL))["run_id"]
+    steps = (await service.http.get(f"/api/runs/{run_id}/steps")).json()
+    journal = (service.project.data / "runs" / run_id / "steps.jsonl").read_text().splitlines()
+
+    assert steps == [json.loads(line) for line in journal]
+    assert [step["step_id"] for step in steps][:4] == ["discover", "analyze", "draft", "polish"]
+
+
+async def test_steps_are_paged(service: served.Served) -> None:
+    """With a limit the step log comes in pages that follow one another."""
+    run_id = (await service.run("draft", args=ARRIVAL))["run_id"]
+    whole = (await service.http.get(f"/api/runs/{run_id}/steps")).json()
+    found = await pages(service, f"/api/runs/{run_id}/steps?limit=2")
+    refused = await service.http.get(f"/api/runs/{run_id}/steps?cursor=first")
+
+    assert [step for page in found for step in page] == whole
+    assert all(len(page) <= 2 for page in found)
+    assert (refused.status_code, refused.json()["code"]) == (400, "bad_cursor")
+
+
+async def test_a_pointer_slot_names_its_receipt(service: served.Served) -> None:
+    """A tool's slot is a pointer, and the receipt that it names has the full payload."""
+    run_id = (await service.run("draft", args=ARRIVAL))["run_id"]
+    slot = (await service.http.get(f"/api/runs/{run_id}/cache/discovery")).json()
+    receipt = (await service.http.get(f"/api/audit/receipts/{slot['receipt_id']}")).json()
+
+    assert set(slot) == {"slot", "type", "receipt_id", "sha256", "summary"}
+    assert (slot["slot"], slot["type"]) == ("discovery", "pointer")
+    assert (receipt["run_id"], receipt["tool"], receipt["key"]) == (run_id, "file_locator", "discover")
+    assert receipt["payload"]["matches"]
+    assert receipt["sha256"].removeprefix("sha256:") == slot["sha256"]
+
+
+async def test_an_artifact_slot_has_its_text(service: served.Served) -> None:
+    """An agent's slot has its whole text, its hash and who wrote it."""
+    run_id = (await service.run("draft", args=ARRIVAL))["run_id"]
+    slot = (await service.http.get(f"/api/runs/{run_id}/cache/draft")).json()
+
+    assert set(slot) == {"slot", "type", "agent_id", "text", "sha256", "summary"}
+    assert (slot["slot"], slot["type"], slot["agent_id"], slot["text"]) == (
+        "draft",
+        "artifact",
+        "writer-1",
+        projects.REPLY,
+    )
+    assert slot["sha256"] == hashlib.sha256(projects.REPLY.encode()).hexdigest()
+
+
+async def test_a_large_artifact_comes_whole(service: served.Served) -> None:
+    """A text too large for a journal line is shown whole all the same, while the run lives and afterwards."""
+    text = "Kael walked on. " * 10_000
+    service.project.say("draft", text=text)
+    service.project.say("polish", hang=True)
+    run_id = await service.start("draft", args=ARRIVAL)
+    await service.until(run_id, step="polish")
+    living = (await service.http.get(f"/api/runs/{run_id}/cache/draft")).json()
+    await service.http.post(f"/api/runs/{run_id}/cancel")
+    await service.until(run_id, "cancelled")
+    resting = (await service.http.get(f"/api/runs/{run_id}/cache/draft")).json()
+
+    assert living == resting
+    assert living["text"] == text
+    assert "blob" not in living
+
+
+async def test_an_absent_slot_is_answered_with_those_there_are(service: served.Served) -> None:
+    """A slot that does not exist is a 404 that names the slots that do."""
+    run_id = (await service.run("quick"))["run_id"]
+    answer = await service.http.get(f"/api/runs/{run_id}/cache/discoveries")
+
+    assert (answer.status_code, answer.json()["code"]) == (404, "slot_not_found")
+    assert answer.json()["facts"]["slots"] == ["discovery"]
+
+
+async def test_logs_hold_what_agents_were_told(service: served.Served) -> None:
+    """The prompt and the reply of each agent can be listed and read."""
+    run_id = (await service.run("draft", args=ARRIVAL))["run_id"]
+    names = (await service.http.get(f"/api/runs/{run_id}/logs")).json()
+    prompt = await service.http.get(f"/api/runs/{run_id}/logs/draft.1.prompt.md")
+    reply = await service.http.get(f"/api/runs/{run_id}/logs/draft.1.reply.md")
+
+    assert {"draft.1.prompt.md", "draft.1.reply.md"} <= set(names)
+    assert "Write it." in prompt.text
+    assert projects.REPLY in reply.text
+    assert prompt.headers["content-type"].startswith("text/plain")
+    assert prompt.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("name", ["none.md", "..", "%2e%2e%2fstart.json", ".hidden", "a%00b", "%5c..%5cstart.json"])
+async def test_an_absent_log_is_not_found(service: served.Served, name: str) -> None:
+    """A log that does not exist, or lies elsewhere, is a 404."""
+    run_id = (await service.run("quick"))["run_id"]
+    answer = await service.http.get(f"/api/runs/{run_id}/logs/{name}")
+
+    assert answer.status_code in (200, 404)
+    assert answer.status_code == 404 or answer.json() == []
+
+
+@pytest.mark.parametrize("run_id", ["20260101T000000Z-aaaaaa", "nobody", "..", "%2e%2e", "x" * 65, "a%00b", "a b", "ä"])
+@pytest.mark.parametrize("part", ["", "/steps", "/cache/draft", "/events", "/logs", "/logs/a.md"])
+async def test_an_unknown_run_is_not_found(service: served.Served, run_id: str, part: str) -> None:
+    """A run that does not exist is a 404 everywhere, whatever its id looks like."""
+    answer = await service.http.get(f"/api/runs/{run_id}{part}")
+
+    assert answer.status_code == 404
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_an_unknown_receipt_is_not_found(service: served.Served) -> None:
+    """A receipt that does not exist is a 404."""
+    answers = [
+        await service.http.get(f"/api/audit/receipts/{name}")
+        for name in ("rcpt_00000000000000000000", "%2e%2e%2fruns", "nobody")
+    ]
+
+    assert [answer.status_code for answer in answers] == [404, 404, 404]
+
+
+async def test_a_long_run_shows_its_newest_steps(project: projects.Project) -> None:
+    """The consolidated answer lists the newest 200 steps and tells how many there are; the step log has them all."""
+    steps = [projects.tool_step(f"s{n:03}", "file_locator", f"slot{n}", search_criteria="arrival") for n in range(210)]
+    project.add_recipe({"recipe_id": "long", "label": "Long", "phase_a": steps, "dod": []})
+    async with served.in_process(project) as service:
+        ended = await service.run("long")
+        whole = (await service.http.get(f"/api/runs/{ended['run_id']}/steps")).json()
+
+    assert ended["status"] == "done"
+    assert (len(ended["steps"]), ended["steps_total"], len(whole)) == (200, 210, 210)
+    assert ended["steps"][-1]["step_id"] == "s209"
