@@ -128,10 +128,15 @@ def _listed(document: plain.Json) -> list[_Given]:
         case list():
             return [(f"$[{position}]", value, None) for position, value in enumerate(document)]
         case dict():
-            exact_first = sorted(document.items(), key=lambda item: "*" in item[0] or "?" in item[0])
-            return [tried for key, said in exact_first for tried in _tries(key, said)]
+            ranked = sorted(document.items(), key=lambda item: _vagueness(item[0]))
+            return [tried for key, said in ranked for tried in _tries(key, said)]
     flaw = errors.Flaw(path="$", code="type", message="must be a list of entries or an object by step key")
     raise documents.DocumentInvalid("The script is not valid.", flaws=[flaw])
+
+
+def _vagueness(key: str) -> tuple[bool, int]:
+    vague = "*" in key or "?" in key
+    return vague, -len(key) if vague else 0
 
 
 def _tries(key: str, said: plain.Json) -> Iterable[_Given]:

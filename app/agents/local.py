@@ -30,6 +30,7 @@ REPLY_TOKENS = 200
 REPLY_TOKENS_WITH_SCHEMA = 600
 """The same for replies that must fit a schema: they are worth nothing cut off."""
 
+_RESERVED_TOKENS = 2048
 _LOAD_SECONDS = 120.0
 _WORKER = "app.agents.local_worker"
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -85,7 +86,7 @@ class LocalBackend:
 
     async def _ask(self, question: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
         try:
-            worker = self._worker if self._worker is not None and self._worker.alive else await self._load()
+            worker = self._worker if self._worker and self._worker.alive else await self._load()
             return await worker.ask(question)
         except workers.WorkerLost as lost:
             await self.close()
@@ -100,6 +101,7 @@ class LocalBackend:
 
     async def _load(self) -> workers.Worker:
         model_file = _model_file()
+        await self.close()
         try:
             self._worker = worker = await workers.Worker.start(_WORKER, str(model_file), str(CONTEXT_TOKENS))
             async with asyncio.timeout(_LOAD_SECONDS):
@@ -160,6 +162,7 @@ def _question(prompt: ports.AgentPrompt, reply_tokens: int) -> dict[str, plain.J
     return {
         "messages": [*standing, {"role": "user", "content": prompt.text}],
         "max_tokens": reply_tokens,
+        "most_prompt_tokens": CONTEXT_TOKENS - min(reply_tokens, _RESERVED_TOKENS),
         "schema": None if prompt.reply_schema is None else plain.plain(prompt.reply_schema),
     }
 

@@ -60,12 +60,14 @@ def _listen(questions: queue.SimpleQueue[dict[str, Any]]) -> None:
 
 
 def _load(model_file: str, context_tokens: int) -> Any:
+    # Threads that wait for one another must sleep: spinning, they lose all their time where others compute too.
+    os.environ["OMP_WAIT_POLICY"] = "passive"
     import xllamacpp
 
     params = xllamacpp.CommonParams()
     params.model.path = model_file
     params.n_ctx = context_tokens
-    params.n_parallel = 1
+    params.n_parallel, params.n_batch = 1, 512
     # With a cache, the same prompt would be summed up in other portions the second time, and the reply could differ.
     params.cache_prompt, params.cache_ram_mib = False, 0
     params.warmup, params.ui, params.endpoint_slots, params.verbosity = False, False, False, 1
@@ -86,22 +88,47 @@ def _answer(model: Any, question: Mapping[str, Any]) -> dict[str, Any]:
         "max_tokens": question["max_tokens"],
         "temperature": 0,
         "seed": 0,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "return_progress": True,
         **_PENALTY,
         **({"json_schema": question["schema"]} if question["schema"] is not None else {}),
     }
+    answer = _Answer(question["most_prompt_tokens"])
     try:
-        answer = model.handle_chat_completions(request)
+        model.handle_chat_completions(request, answer.take)
     except (RuntimeError, ValueError) as error:
         return {"refused": str(error)}
-    if "error" in answer:
-        return _refusal(answer["error"])
-    choice, usage = answer["choices"][0], answer["usage"]
-    return {
-        "text": choice["message"]["content"] or "",
-        "cut": choice["finish_reason"] == "length",
-        "input_tokens": usage["prompt_tokens"],
-        "output_tokens": usage["completion_tokens"],
-    }
+    return answer.told
+
+
+class _Answer:
+    """
+    What becomes of one question, put together from the chunks of the library's stream.
+    """
+
+    def __init__(self, most_prompt_tokens: int) -> None:
+        self._most_prompt_tokens = most_prompt_tokens
+        self.told: dict[str, Any] = {"text": "", "cut": False, "input_tokens": 0, "output_tokens": 0}
+
+    def take(self, chunk: Mapping[str, Any]) -> bool:
+        """
+        Add a chunk; True stops the generation.
+        """
+        if "error" in chunk:
+            self.told = _refusal(chunk["error"])
+            return True
+        # The length of the prompt is told before the first of it is read.
+        prompt_tokens = chunk.get("prompt_progress", {}).get("total", 0)
+        if prompt_tokens > self._most_prompt_tokens:
+            self.told = {"too_long": True, "input_tokens": prompt_tokens}
+            return True
+        for choice in chunk["choices"]:
+            self.told["text"] += choice["delta"].get("content") or ""
+            self.told["cut"] = choice["finish_reason"] == "length"
+        if usage := chunk.get("usage"):
+            self.told |= {"input_tokens": usage["prompt_tokens"], "output_tokens": usage["completion_tokens"]}
+        return False
 
 
 def _refusal(error: Mapping[str, Any]) -> dict[str, Any]:

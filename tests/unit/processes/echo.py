@@ -1,0 +1,36 @@
+"""
+A worker to try workers with: it says back what it hears, and does as it is told.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+
+from app.processes import leash
+
+
+def main() -> None:
+    """
+    Answer each line until standard input ends.
+    """
+    leash.hold(int(sys.argv[1]))
+    for line in sys.stdin:
+        heard = json.loads(line)
+        match heard.get("do"):
+            case "complain and leave":
+                print("something is wrong", file=sys.stderr, flush=True)
+                os._exit(3)
+            case "hang":
+                signal.pause()
+            case "tell":
+                answer = {"arguments": sys.argv[2:], "environment": dict(os.environ), "cwd": os.getcwd()}
+                print(json.dumps(answer), flush=True)
+            case _:
+                print(json.dumps({"heard": heard}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
