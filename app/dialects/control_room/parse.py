@@ -126,6 +126,8 @@ class _Survey:
         self._steps = [*self._tool_steps, *self._agent_steps]
         written = [(_text(step, "output_slot"), index) for index, (_, step) in enumerate(self._steps)]
         self._written = {slot: index for slot, index in reversed(written) if slot is not None}
+        # Where a step is malformed nobody knows what it would fill, so no slot is called unknown.
+        self._all_known = len(written) == _count(document) and all(slot is not None for slot, _ in written)
 
     def flaws(self) -> list[errors.Flaw]:
         return [
@@ -263,9 +265,9 @@ class _Survey:
 
     def _unwritten(self, slot: str, before: int, place: _Place, code: str) -> Iterator[errors.Flaw]:
         index = self._written.get(slot)
-        if index is None:
+        if index is None and self._all_known:
             yield json_schemas.flaw(place, code, f"no step fills the slot {slot!r:.80}{self._hint(slot)}")
-        elif index >= before:
+        elif index is not None and index >= before:
             step = _text(self._steps[index][1], "step_id")
             yield json_schemas.flaw(place, "slot_before_written", f"{slot} is filled only later, by the step {step}")
 
@@ -281,6 +283,11 @@ def _objects(document: _Part, name: str) -> Iterator[tuple[_Place, _Part]]:
     for index, part in enumerate(parts if isinstance(parts, list) else ()):
         if isinstance(part, dict):
             yield (name, index), part
+
+
+def _count(document: _Part) -> int:
+    phases = [document.get(name, []) for name in ("phase_a", "phase_b")]
+    return sum(len(phase) if isinstance(phase, list) else 1 for phase in phases)
 
 
 def _text(part: _Part, name: str) -> str | None:

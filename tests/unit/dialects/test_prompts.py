@@ -1,0 +1,198 @@
+"""
+Tests of prompt templates: variants, placeholders and the parts of a micro-step template.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.dialects.control_room import prompts, refs
+from app.engine import library
+from tests.unit.dialects import bench
+
+TIERS: tuple[library.Tier, ...] = ("t1", "t3", "t5")
+
+
+@pytest.mark.parametrize(
+    ("there", "chosen"),
+    [
+        (("t1", "t3", "t5"), ("t1", "t3", "t5")),
+        (("t1", "t3"), ("t1", "t3", "t3")),
+        (("t1", "t5"), ("t1", "t1", "t5")),
+        (("t3", "t5"), ("t3", "t3", "t5")),
+        (("t1",), ("t1", "t1", "t1")),
+        (("t3",), ("t3", "t3", "t3")),
+        (("t5",), ("t5", "t5", "t5")),
+    ],
+)
+def test_the_closest_variant_stands_in(there, chosen):
+    """
+    T3 stands in for a missing T5, T1 for a missing T3; where neither is there, what is left.
+    """
+    template = library.PromptTemplate(prompt_type="x", label="x", variants=dict.fromkeys(there, "text"))
+
+    assert tuple(prompts.variant(template, tier) for tier in TIERS) == chosen
+
+
+def test_placeholders_are_cut_out():
+    """
+    A template is its own text and its references, in order; spaces inside the braces do not count.
+    """
+    cut = prompts.pieces("A {{one}}{{ two.x[0] }} {b} {{{three}}} }}")
+
+    assert [piece if isinstance(piece, str) else piece.text for piece in cut] == [
+        "A ",
+        "one",
+        "two.x[0]",
+        " {b} {",
+        "three",
+        "} }}",
+    ]
+
+
+@pytest.mark.parametrize(
+    "template", ["{{", "a\n{{b", "{{}}", "{{ }}", "{{a..b}}", "{{a{b}}}", "{{a\nb}}", "{{a}} {{b}"]
+)
+def test_what_is_no_placeholder_is_refused(template):
+    """
+    Braces that begin a placeholder and do not hold a reference are a mistake, and the line is named.
+    """
+    with pytest.raises(ValueError, match=r"line [0-9]+"):
+        prompts.pieces(template)
+
+
+@given(st.text(st.sampled_from("{}a.[0] \n"), max_size=30))
+def test_any_template_is_cut_without_loss_or_refused(template):
+    """
+    Put together again, the pieces are the template.
+    """
+    try:
+        cut = prompts.pieces(template)
+    except ValueError:
+        return
+    again = "".join(piece if isinstance(piece, str) else f"{{{{{piece.text}}}}}" for piece in cut)
+
+    assert again.replace(" ", "") == template.replace(" ", "")
+
+
+TOKENS = ["{{plan}}", "{{text.lines[0]}}", "{{", "}}", "{", "}", "x", "$ref", "\n"]
+
+
+@given(st.lists(st.lists(st.sampled_from(TOKENS)).map("".join), min_size=2, max_size=2))
+def test_contents_of_slots_are_injected_once(texts):
+    """
+    Whatever stands in a slot stands in the prompt as it is: no placeholder in it is expanded.
+    """
+    values = dict(zip(("plan", "text"), texts, strict=True))
+    template = "A{{plan}}B{{text}}C{{plan}}"
+    injected = [piece if isinstance(piece, str) else values[piece.root] for piece in prompts.pieces(template)]
+
+    assert prompts.joined(injected) == (f"A{texts[0]}B{texts[1]}C{texts[0]}",)
+
+
+def test_handles_stay_apart():
+    """
+    Neighbouring texts become one part, a handle stays a part of its own.
+    """
+    blob = {"blob": {"sha256": "x"}}
+
+    assert prompts.joined(["a", "b", blob, "", "c"]) == ("ab", blob, "c")
+    assert prompts.joined([blob]) == (blob,)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [("plain", "plain"), (3, "3"), (True, "true"), ([1, "ä"], '[1,"ä"]'), ({"a": []}, '{"a":[]}')]
+)
+def test_values_in_prompts(value, text):
+    """
+    A text stands as it is, anything else as JSON.
+    """
+    assert prompts.text_of(refs.read("slot.x"), value) == text
+
+
+def test_the_limit_counts_bytes():
+    """
+    A value may have 32 kB, not a byte more.
+    """
+    assert len(prompts.text_of(refs.read("s.x"), "ä" * 16_384)) == 16_384
+    with pytest.raises(refs.BrokenReference, match="32770 bytes"):
+        prompts.text_of(refs.read("s.x"), "ä" * 16_385)
+
+
+def test_the_parts_of_a_t1_template():
+    """
+    Three parts in order, blank lines around them do not count.
+    """
+    parts = prompts.micro_parts("\n--- triage\nA?\n\n---  finding \r\nB --- c\n--- evidence\nC\n")
+
+    assert parts == {"triage": "A?", "finding": "B --- c", "evidence": "C"}
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "text",
+        "--- triage\nA\n--- finding\nB",
+        "--- finding\nB\n--- triage\nA\n--- evidence\nC",
+        "intro\n--- triage\nA\n--- finding\nB\n--- evidence\nC",
+        "--- triage\n--- finding\nB\n--- evidence\nC",
+        "--- triage\nA\n--- finding\nB\n--- evidence\nC\n--- more\nD",
+        "--- triage\nA\n--- triage\nA\n--- finding\nB",
+    ],
+)
+def test_a_t1_template_must_have_its_three_parts(template):
+    """
+    Missing, doubled, misplaced, further and empty parts are refused, and so is text before the first.
+    """
+    with pytest.raises(ValueError, match="--- triage, --- finding, --- evidence"):
+        prompts.micro_parts(template)
+
+
+@pytest.mark.parametrize(
+    ("template", "tier", "codes"),
+    [
+        ("{{plan}} {{text.x}} {{task.description}} {{task.args.a}}", "t3", []),
+        ("{{other}} {{other}} {{plam.x}}", "t3", ["unknown_slot", "unknown_slot"]),
+        ("{{task.args.b}}", "t3", ["undeclared_arg"]),
+        ("{{task}} {{task.arg.x}}", "t3", ["unreachable_ref_root", "unreachable_ref_root"]),
+        ("{{plan", "t5", ["invalid_template"]),
+        ("{{plan}}", "t1", ["invalid_template"]),
+        ("--- triage\n{{plan}}\n--- finding\n{{x}}\n--- evidence\n{{text}}", "t1", ["unknown_slot"]),
+    ],
+)
+def test_what_is_wrong_with_a_template_for_a_step(template, tier, codes):
+    """
+    A template names the step's input slots and the task, nothing else.
+    """
+    found = prompts.problems(template, tier, ["plan", "text"], ["a"])
+
+    assert [code for code, _ in found] == codes
+
+
+def test_every_tier_has_an_order():
+    """
+    Every set of variants has one for every tier.
+    """
+    for size in (1, 2, 3):
+        for there in itertools.combinations(TIERS, size):
+            template = library.PromptTemplate(prompt_type="x", label="x", variants=dict.fromkeys(there, "text"))
+
+            assert all(prompts.variant(template, tier) in there for tier in TIERS)
+
+
+def test_what_is_frozen():
+    """
+    The agents by archetype with their contracts, and by step the one variant that will be used.
+    """
+    registry = bench.stock({"write": {"t3": "three {{plan}}", "t5": "five {{plan}}"}}, {"writer": "t5"})
+    frozen = bench.DIALECT.freeze(bench.parsed(bench.RECIPE), registry)
+
+    assert frozen["agents"]["writer"] == bench.agent("writer", "t5").to_json()
+    assert frozen["prompts"] == {
+        "brief": {"tier": "t3", "template": bench.PROMPTS["make_plan"]["t3"]},
+        "draft": {"tier": "t5", "template": "five {{plan}}"},
+    }
