@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 from app import errors
 
+_STOPPING = "stopping"
+
 
 @contextmanager
 def told() -> Iterator[None]:
@@ -24,4 +26,8 @@ def told() -> Iterator[None]:
     except errors.StorageFault as fault:
         raise errors.NoRoom(f"nothing was changed: {fault.message}", detail=fault.detail) from fault
     except errors.InterruptionFault as fault:
-        raise errors.Unavailable("the service is stopping", code="stopping") from fault
+        raise errors.Unavailable("the service is stopping", code=_STOPPING) from fault
+    except errors.Conflict as error:
+        if error.code != _STOPPING:
+            raise
+        raise errors.Unavailable(error.message, code=_STOPPING) from error

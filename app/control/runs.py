@@ -45,10 +45,14 @@ class Runs:
             errors.Conflict: `idempotency_conflict`, or `recipe_busy` with the unfinished run's id.
             errors.NoRoom: the disk is full or failing.
         """
+        repeated = await self._find_repeated(request)
+        if repeated is not None:
+            return await self._found(repeated)
         start = self._starter.prepare(request, await self._parent(request))
-        created = await self._store.create(start, exclusive=request.exclusive)
+        with faults.told():
+            created = await self._store.create(start, exclusive=request.exclusive)
         if created.existed:
-            return Started(run_id=created.run_id, status=await self._reader.status(created.run_id), existed=True)
+            return await self._found(created.run_id)
         return Started(run_id=created.run_id, status=await self._engine.submit(created.run_id), existed=False)
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
@@ -231,6 +235,14 @@ class Runs:
         Wake every waiting poll and stream, because the service stops.
         """
         self._follower.release()
+
+    async def _find_repeated(self, request: StartRequest) -> str | None:
+        if request.idempotency_key is None:
+            return None
+        return await self._store.find_repeated(request.idempotency_key, request.sha256())
+
+    async def _found(self, run_id: str) -> Started:
+        return Started(run_id=run_id, status=await self._reader.status(run_id), existed=True)
 
     async def _parent(self, request: StartRequest) -> runs.RunStart | None:
         if request.parent_run_id is None:

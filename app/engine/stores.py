@@ -220,6 +220,16 @@ class RunStore(Protocol):
             errors.NoRoom: the disk is full or failing.
         """
 
+    async def find_repeated(self, idempotency_key: str, request_sha256: str) -> str | None:
+        """
+        Return the run that an earlier request with this key made, or None; `create` looks again, in its turn.
+
+        A repetition is found this way even if its recipe could not be started any more, or the disk is full.
+
+        Raises:
+            errors.Conflict: `idempotency_conflict`, the key belongs to another request.
+        """
+
     async def open(self, run_id: str) -> RunLog:
         """
         Open a run for writing: verify the chains, cut a torn tail, adopt a folder written by hand.

@@ -5,8 +5,10 @@ A project served as users have it: the real application over real run folders, i
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import socket
+import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -98,6 +100,28 @@ async def on_a_port(project: Project, **overrides: Any) -> AsyncIterator[Served]
             app.state.desk.runs.release()
             server.should_exit = True
             await serving
+
+
+@contextlib.contextmanager
+def in_a_thread(project: Project, **overrides: Any) -> Iterator[str]:
+    """
+    Serve a project on a free loopback port from a thread of its own, and yield the address.
+    """
+    address: concurrent.futures.Future[str] = concurrent.futures.Future()
+    stop = threading.Event()
+
+    async def serve() -> None:
+        async with on_a_port(project, **overrides) as service:
+            address.set_result(str(service.http.base_url))
+            await asyncio.to_thread(stop.wait)
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    try:
+        yield address.result(PATIENCE_SECONDS)
+    finally:
+        stop.set()
+        thread.join()
 
 
 class _Server(uvicorn.Server):

@@ -1,0 +1,122 @@
+"""
+A full disk, a real one: new runs are refused, nothing accepted is lost, reads go on, and room heals everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration import project as projects
+from tests.integration import served
+
+SIZE_BYTES = 8 * 1024 * 1024
+ARRIVAL = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
+
+
+class SmallDisk:
+    """
+    A file system of a few megabytes.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._ballast = root / "ballast"
+
+    def fill(self) -> None:
+        """
+        Use up every byte that is left.
+        """
+        with self._ballast.open("ab", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(b"\0" * 4096)
+
+    def free(self) -> None:
+        """
+        Make room again.
+        """
+        self._ballast.unlink()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    """
+    Return a small disk; the test is skipped where none can be mounted.
+    """
+    root = tmp_path / "disk"
+    root.mkdir()
+    options = ["-t", "tmpfs", "-o", f"size={SIZE_BYTES}", "tmpfs", str(root)]
+    if os.geteuid() != 0 or subprocess.run(["mount", *options], check=False, capture_output=True).returncode != 0:
+        pytest.skip("a small tmpfs needs root and a kernel that allows mounts")
+    try:
+        yield SmallDisk(root)
+    finally:
+        subprocess.run(["umount", str(root)], check=True)
+
+
+async def test_a_full_disk_refuses_new_runs_and_loses_none(disk: SmallDisk) -> None:
+    """With a full disk a start is a 507, finished runs can be read, and with room a start is accepted again."""
+    project = projects.Project(disk.root / "project")
+    async with served.in_process(project) as service:
+        before = await service.run("draft", args=ARRIVAL)
+        disk.fill()
+        refused = await service.http.post("/api/runs", json={"recipe_id": "quick"})
+        shown = await service.show(before["run_id"])
+        listed = (await service.http.get("/api/runs")).json()
+        ready = await service.http.get("/readyz")
+        disk.free()
+        after = await service.run("quick")
+
+    assert (refused.status_code, refused.json()["code"]) == (507, "no_room")
+    assert shown["status"] == "done"
+    assert [row["run_id"] for row in listed] == [before["run_id"]]
+    assert (ready.status_code, ready.json()["code"]) == (503, "disk_failing")
+    assert after["status"] == "done"
+
+
+async def test_a_run_that_meets_a_full_disk_waits_for_room(disk: SmallDisk) -> None:
+    """A run whose result cannot be written is parked with the reason, and goes on by itself once there is room."""
+    project = projects.Project(disk.root / "project")
+    project.say("draft", text=projects.REPLY * 200, delay_seconds=0.3)
+    async with served.in_process(project) as service:
+        run_id = await service.start("draft", args=ARRIVAL)
+        await service.until(run_id, step="draft")
+        disk.fill()
+        parked = await service.until(run_id, "paused", "failed", "done")
+        disk.free()
+        ended = await service.until(run_id, "done", "failed")
+        log = (await service.http.get(f"/api/runs/{run_id}/steps")).json()
+
+    assert (parked["status"], parked["error"]["code"]) == ("paused", "storage_error")
+    assert ended["status"] == "done"
+    assert [(step["step_id"], step["attempt"]) for step in log][:4] == [
+        ("discover", 1),
+        ("analyze", 1),
+        ("draft", 1),
+        ("polish", 1),
+    ]
+
+
+async def test_an_order_that_cannot_be_written_changes_nothing(disk: SmallDisk) -> None:
+    """A cancel that cannot be made durable is a 507, and the run goes on as if nobody had asked."""
+    project = projects.Project(disk.root / "project")
+    project.say("draft", hang=True)
+    async with served.in_process(project) as service:
+        run_id = await service.start("draft", args=ARRIVAL)
+        await service.until(run_id, step="draft")
+        disk.fill()
+        refused = await service.http.post(f"/api/runs/{run_id}/cancel")
+        disk.free()
+        async with asyncio.timeout(served.PATIENCE_SECONDS):
+            while (await service.http.post(f"/api/runs/{run_id}/cancel")).status_code == 507:
+                pass
+        ended = await service.until(run_id, "cancelled", "done", "failed")
+
+    assert (refused.status_code, refused.json()["code"]) == (507, "no_room")
+    assert ended["status"] == "cancelled"

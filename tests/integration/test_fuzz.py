@@ -1,0 +1,91 @@
+"""
+A fuzzer that knows only the OpenAPI document, against the running service: no 5xx, every answer as documented.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from schemathesis.specs.openapi import checks
+
+from app.api import published
+from tests.integration import project as projects
+from tests.integration import served
+
+KNOWN: dict[str, list[str]] = {"run_id": [], "slot": ["discovery", "draft"], "name": ["draft.1.prompt.md"]}
+"""Values that exist, so that not every generated path leads to nothing."""
+
+SCHEMA = schemathesis.openapi.from_dict(json.loads(published.text()))
+
+UNCHECKED = [checks.positive_data_acceptance]
+"""Left out: the document cannot say which recipes, arguments and cursors there are, so good form may still be a 400."""
+
+BOUNDS = settings(
+    max_examples=15, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+)
+"""A sample that is the same every time."""
+
+
+@SCHEMA.parametrize()
+@BOUNDS
+def test_every_answer_is_as_documented(case: schemathesis.Case, address: str) -> None:
+    """Whatever is sent, the answer has a documented status, type and form, and what is invalid is refused."""
+    case.call_and_validate(base_url=address, excluded_checks=UNCHECKED)
+
+
+@pytest.mark.slow
+@SCHEMA.parametrize()
+@settings(BOUNDS, max_examples=300)
+def test_every_answer_is_as_documented_at_length(case: schemathesis.Case, address: str) -> None:
+    """The same, with many more requests."""
+    case.call_and_validate(base_url=address, excluded_checks=UNCHECKED)
+
+
+@SCHEMA.hook
+def map_path_parameters(context: Any, path_parameters: dict[str, Any] | None) -> dict[str, Any] | None:
+    """
+    Put something that exists in place of half of the generated path parameters, but delete none of it.
+    """
+    chance = random.Random(json.dumps(path_parameters, sort_keys=True, default=str))
+    if context.operation.method == "delete":
+        return path_parameters
+    for name in path_parameters or {}:
+        if KNOWN.get(name) and chance.random() < 0.5:
+            assert path_parameters is not None
+            path_parameters[name] = chance.choice(KNOWN[name])
+    return path_parameters
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """
+    Return the address of a service with a few runs in several states.
+    """
+    project = projects.Project(tmp_path_factory.mktemp("fuzzed") / "project")
+    with served.in_a_thread(project) as address, httpx.Client(base_url=address) as http:
+        KNOWN["run_id"] = [_run(http, body) for body in _bodies()]
+        KNOWN["receipt_id"] = [_receipt(http, KNOWN["run_id"][0])]
+        yield address
+
+
+def _bodies() -> list[dict[str, Any]]:
+    scene = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
+    return [{"recipe_id": "draft", "args": scene}, {"recipe_id": "draft", "args": {"scene_path": "none.md"}}]
+
+
+def _run(http: httpx.Client, body: dict[str, Any]) -> str:
+    run_id = str(http.post("/api/runs", json=body).json()["run_id"])
+    while http.get(f"/api/runs/{run_id}?wait=5").json()["status"] not in ("done", "failed"):
+        pass
+    return run_id
+
+
+def _receipt(http: httpx.Client, run_id: str) -> str:
+    return str(http.get(f"/api/runs/{run_id}/cache/discovery").json()["receipt_id"])
