@@ -1,0 +1,128 @@
+"""
+Admission: how a run comes in. Looking its key up, `exclusive` and its creation are one critical section.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator
+
+from app import errors
+from app.engine.runs import RunStart
+from app.engine.states import RunState
+from app.engine.stores import Created
+from app.storage import creation, deletion, disk, index, layout
+from app.storage.index import IndexedRun
+from app.storage.means import Means
+from app.storage.reconciliation import Reconciliation
+
+_TRIAL = f"{layout.RUNS}/.room"
+
+
+class Admission:
+    """
+    Take new runs in.
+    """
+
+    def __init__(self, means: Means, identity: str, reconciliation: Reconciliation) -> None:
+        self._means, self._identity, self._reconciliation = means, identity, reconciliation
+        self._turn = asyncio.Lock()
+
+    async def create(self, start: RunStart, *, exclusive: bool) -> Created:
+        """
+        Make a run durable, unless its key finds one or another is in its way.
+
+        Raises:
+            errors.Conflict: `idempotency_conflict`, `recipe_busy` or `run_exists`.
+            errors.NoRoom: the disk is full or failing.
+        """
+        start = dataclasses.replace(start, data_directory_id=self._identity)
+        layout.run_folder(start.run_id)
+        await self._make_sure_of_room()
+        if start.idempotency_key is None and not exclusive:
+            await self._make(start)
+            return Created(run_id=start.run_id, existed=False)
+        async with self._alone():
+            # A crash between a run's folder and its row must not hide its key.
+            await self._reconciliation.once()
+            existing = await self._repeated(start)
+            if existing is not None:
+                return Created(run_id=existing, existed=True)
+            if exclusive:
+                await self._refuse_second(start.recipe_id)
+            await self._make(start)
+        return Created(run_id=start.run_id, existed=False)
+
+    async def has_room(self) -> bool:
+        """
+        Tell whether writes come through; after a failure by writing a little.
+        """
+        room = self._means.room
+        if not room.free:
+            try:
+                await self._means.workers.run(lambda: disk.try_writing(self._means.disk, _TRIAL))
+            except OSError:
+                return False
+            room.succeeded()
+        return True
+
+    @contextlib.asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        async with self._turn:
+            lock = await self._means.workers.run(lambda: self._means.disk.lock(layout.RUNS, wait=True))
+            try:
+                yield
+            finally:
+                if lock is not None:
+                    lock.release()
+
+    async def _repeated(self, start: RunStart) -> str | None:
+        if start.idempotency_key is None:
+            return None
+        found = await self._means.index.find_key(start.idempotency_key)
+        if found is None:
+            return None
+        if found.request_sha256 != start.request_sha256:
+            raise _conflict(found)
+        return found.summary.run_id
+
+    async def _refuse_second(self, recipe_id: str) -> None:
+        busy = await self._means.index.find_busy(recipe_id)
+        if busy is not None:
+            message = f"run {busy} of {recipe_id} is not finished"
+            raise errors.Conflict(message, code="recipe_busy", detail={"run_id": busy, "recipe_id": recipe_id})
+
+    async def _make_sure_of_room(self) -> None:
+        if not await self.has_room():
+            raise errors.NoRoom
+
+    async def _make(self, start: RunStart) -> None:
+        try:
+            await self._means.workers.run(lambda: creation.build(self._means, start))
+        except FileExistsError as error:
+            message = f"there is a run {start.run_id} already"
+            raise errors.Conflict(message, code="run_exists", detail={"run_id": start.run_id}) from error
+        except OSError as error:
+            fault = self._means.room.failed(layout.new_folder(start.run_id), error)
+            raise errors.NoRoom(detail=fault.detail) from error
+        await self._index(start)
+
+    async def _index(self, start: RunStart) -> None:
+        row = index.row_of(start, RunState.PENDING, start.created_at, name=start.run_id, owner=start.owner)
+        self._means.probes.reach("storage.create.before_row")
+        try:
+            await self._means.index.put_run(row)
+        except errors.StorageFault as fault:
+            # Who is told that there is no room must not find the run there.
+            with contextlib.suppress(OSError):
+                await self._means.workers.run(lambda: deletion.put_away(self._means, start.run_id))
+            raise errors.NoRoom(detail=fault.detail) from fault
+        self._means.probes.reach("storage.create.after_row")
+
+
+def _conflict(found: IndexedRun) -> errors.Conflict:
+    run_id = found.summary.run_id
+    message = f"the idempotency key belongs to another request, which made run {run_id}"
+    return errors.Conflict(message, code="idempotency_conflict", detail={"run_id": run_id})

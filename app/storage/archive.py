@@ -1,0 +1,151 @@
+"""
+The archive: what can be read of runs without taking them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from app import errors
+from app.engine import plain
+from app.engine.events import Event
+from app.engine.records import BlobRef
+from app.storage import blobs, disk, events_book, layout, receipts
+from app.storage.folder_log import FolderLog
+from app.storage.means import Means
+
+
+class Archive:
+    """
+    Read blobs, events, logs, snapshots and receipts.
+    """
+
+    def __init__(self, means: Means, logs: Mapping[str, FolderLog]) -> None:
+        self._means, self._logs = means, logs
+
+    async def blob(self, run_id: str, blob: BlobRef) -> plain.Json:
+        """
+        Return a blob's text or JSON.
+
+        Raises:
+            errors.NotFound, errors.JournalCorrupt: there is no such run; the blob is missing or wrong.
+        """
+        folder = layout.run_folder(run_id)
+        return await self._means.workers.run(lambda: blobs.value(self._means.disk, run_id, folder, blob))
+
+    async def events(self, run_id: str, after: int) -> list[Event]:
+        """
+        Return the events numbered above `after`.
+
+        Raises:
+            errors.NotFound: there is no such run.
+        """
+        if (log := self._logs.get(run_id)) is not None:
+            return await log.read_events(after)
+        path = f"{layout.run_folder(run_id)}/{layout.EVENTS}"
+        return await self._means.workers.run(lambda: events_book.parse(self._read_if_there(run_id, path), after))
+
+    async def log(self, run_id: str, name: str) -> bytes:
+        """
+        Return a file under `logs/`.
+
+        Raises:
+            errors.NotFound: there is no such run or file.
+        """
+        path = f"{layout.run_folder(run_id)}/{layout.LOGS}/{layout.file_name(name)}"
+
+        def read() -> bytes:
+            self._make_sure_of(run_id)
+            if not self._means.disk.has_file(path):
+                names = self._means.disk.names(path.rpartition("/")[0])
+                message = f"run {run_id} has no log {name!r:.80}"
+                raise errors.NotFound(message, detail={"run_id": run_id, "logs": names[:100]})
+            return self._means.disk.read(path)
+
+        return await self._means.workers.run(read)
+
+    async def log_names(self, run_id: str) -> list[str]:
+        """
+        Return the names under `logs/`.
+
+        Raises:
+            errors.NotFound: there is no such run.
+        """
+        folder = f"{layout.run_folder(run_id)}/{layout.LOGS}"
+
+        def read() -> list[str]:
+            self._make_sure_of(run_id)
+            return [name for name in self._means.disk.names(folder) if not name.startswith(".")]
+
+        return await self._means.workers.run(read)
+
+    async def snapshots(self, run_id: str) -> dict[str, plain.Json]:
+        """
+        Return run.json and cache.json, as far as they can be read.
+
+        Raises:
+            errors.NotFound: there is no such run.
+        """
+        folder = layout.run_folder(run_id)
+
+        def read() -> dict[str, plain.Json]:
+            self._make_sure_of(run_id)
+            found = ((name, _json(self._means.disk, f"{folder}/{name}")) for name in (layout.MANIFEST, layout.CACHE))
+            return {name: value for name, value in found if value is not None}
+
+        return await self._means.workers.run(read)
+
+    async def replace_snapshots(self, run_id: str, files: Mapping[str, plain.Json]) -> None:
+        """
+        Replace projections of a run that is not open.
+
+        Raises:
+            errors.NotFound: there is no such run.
+            errors.StorageFault: they could not be written.
+        """
+        folder, reach = layout.run_folder(run_id), self._means.probes.reach
+        contents = {layout.projection(name): plain.encode(value) + b"\n" for name, value in files.items()}
+
+        def write() -> None:
+            self._make_sure_of(run_id)
+            for name, content in contents.items():
+                path = f"{folder}/{name}"
+                disk.replace(self._means.disk, path, content, sync=False, reach=reach, at="storage.snapshot")
+
+        try:
+            await self._means.workers.run(write)
+        except OSError as error:
+            raise self._means.room.failed(folder, error) from error
+
+    async def receipt(self, receipt_id: str) -> dict[str, plain.Json]:
+        """
+        Return a receipt, one that an open run has queued included.
+
+        Raises:
+            errors.NotFound: there is none of that id.
+        """
+        for log in list(self._logs.values()):
+            if log.holds_receipt(receipt_id):
+                await log.rest()
+        place = await self._means.index.find_receipt(receipt_id)
+        found = await self._means.workers.run(lambda: receipts.read_at(self._means.disk, place)) if place else None
+        if found is None:
+            raise errors.NotFound(f"there is no receipt {receipt_id!r:.80}", detail={"receipt_id": receipt_id[:80]})
+        return found
+
+    def _make_sure_of(self, run_id: str) -> None:
+        if not self._means.disk.has_folder(layout.run_folder(run_id)):
+            raise layout.no_run(run_id)
+
+    def _read_if_there(self, run_id: str, path: str) -> bytes:
+        self._make_sure_of(run_id)
+        return self._means.disk.read(path) if self._means.disk.has_file(path) else b""
+
+
+def _json(files: disk.Disk, path: str) -> Any | None:
+    try:
+        return json.loads(files.read(path))
+    except (OSError, ValueError, RecursionError):
+        return None

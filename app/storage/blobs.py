@@ -1,0 +1,82 @@
+"""
+Blobs: outputs too large for a journal line, each in a file named by its hash.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+from app import errors
+from app.engine import plain
+from app.engine.records import BlobRef
+from app.storage import damage, disk
+from app.storage.disk import Disk
+
+FOLDER = "blobs"
+
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+def put(files: Disk, folder: str, content: bytes, *, text: bool, reach: Callable[[str], None]) -> BlobRef:
+    """
+    Keep an output, durable with its name; one that is there already is only checked.
+    """
+    blob = BlobRef(sha256=plain.sha256(content), size_bytes=len(content), text=text)
+    place = f"{folder}/{FOLDER}"
+    if files.add_folder(place):
+        files.sync_folder(folder)
+    if _is_kept(files, f"{place}/{blob.sha256}", blob):
+        files.sync_folder(place)
+    else:
+        disk.replace(files, f"{place}/{blob.sha256}", content, sync=True, reach=reach, at="storage.blob")
+    reach("storage.blob.after_sync")
+    return blob
+
+
+def get(files: Disk, run_id: str, folder: str, blob: BlobRef) -> bytes:
+    """
+    Return a blob's content.
+
+    Raises:
+        errors.JournalCorrupt: it is missing or is not what its hash says.
+    """
+    path = f"{FOLDER}/{blob.sha256}"
+    if not _HASH.fullmatch(str(blob.sha256)):
+        raise damage.corrupt(run_id, FOLDER, f"holds nothing of the name {blob.sha256!r:.80}")
+    try:
+        content = files.read(f"{folder}/{path}")
+    except FileNotFoundError as error:
+        raise damage.corrupt(run_id, path, "is missing") from error
+    except OSError as error:
+        raise damage.corrupt(run_id, path, f"cannot be read ({error})") from error
+    if len(content) != blob.size_bytes or plain.sha256(content) != blob.sha256:
+        raise damage.corrupt(run_id, path, "is not what its name says")
+    return content
+
+
+def value(files: Disk, run_id: str, folder: str, blob: BlobRef) -> plain.Json:
+    """
+    Return a blob's text or JSON.
+
+    Raises:
+        errors.JournalCorrupt: it is missing or is not what its hash says.
+    """
+    content = get(files, run_id, folder, blob)
+    return content.decode() if blob.text else json.loads(content)
+
+
+def flaw(files: Disk, run_id: str, folder: str, blob: BlobRef) -> str | None:
+    """
+    Say what is wrong with a blob, if anything is.
+    """
+    try:
+        get(files, run_id, folder, blob)
+    except errors.JournalCorrupt as error:
+        return f"refers to {error.detail['file']}, which {error.detail['reason']}"
+    return None
+
+
+def _is_kept(files: Disk, path: str, blob: BlobRef) -> bool:
+    return files.has_file(path) and plain.sha256(files.read(path)) == blob.sha256

@@ -1,0 +1,61 @@
+"""
+Deletion: a finished run goes to the trash in one move and is swept later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable
+
+from app import errors
+from app.engine import decisions
+from app.engine.states import RunState
+from app.storage import adoption, authority, layout, receipts
+from app.storage.disk import Disk
+from app.storage.means import Means
+
+
+def put_away(means: Means, run_id: str) -> None:
+    """
+    Move a run that is held to the trash; its receipts are synced first, since it can no longer complete them.
+    """
+    files, reach = means.disk, means.probes.reach
+    with contextlib.suppress(errors.NotFound, errors.JournalCorrupt):
+        receipts.make_durable(files, authority.read_start(files, run_id)[0].session_id)
+    trash = next(
+        place for count in itertools.count() if not files.has_folder(place := f"{layout.TRASH}/{run_id}.{count}")
+    )
+    reach("storage.delete.before_rename")
+    files.rename(layout.run_folder(run_id), trash)
+    reach("storage.delete.before_sync")
+    files.sync_folder(layout.TRASH)
+    files.sync_folder(layout.RUNS)
+
+
+def sweep(means: Means, stopping: Callable[[], bool]) -> None:
+    """
+    Remove what lies in the trash, one run after the other, until it is empty or the service stops.
+    """
+    for name in means.disk.names(layout.TRASH):
+        if stopping():
+            return
+        means.probes.reach("storage.delete.before_sweep")
+        with contextlib.suppress(OSError):
+            means.disk.remove_tree(f"{layout.TRASH}/{name}")
+
+
+def status(files: Disk, run_id: str) -> RunState:
+    """
+    Return the state that a run's folder tells.
+
+    Raises:
+        errors.NotFound: there is no such run.
+        errors.JournalCorrupt: it cannot be told.
+    """
+    try:
+        found = authority.read(files, run_id)
+    except errors.NotFound:
+        return adoption.status_of(adoption.read_manifest(files, run_id))
+    decided: decisions.Decisions = found.loaded().decisions
+    return decided.status

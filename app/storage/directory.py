@@ -1,0 +1,170 @@
+"""
+The data directory: its folders, its identity, and which process is its service.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import stat
+from pathlib import Path
+from typing import Any
+
+from app import clock, errors
+from app.engine import plain
+from app.storage import layout, os_disk
+from app.storage.os_disk import OsDisk, OsLock
+
+_IDENTITY = "data_directory_id"
+_SERVICE = "service.json"
+_INDEX = "index.db"
+_FOLDER_MODE = 0o700
+
+_GITIGNORE = f"""\
+# Written by Control Room on first use: what runs leave behind stays out of the project's history.
+/.gitignore
+/{_IDENTITY}
+/{_SERVICE}
+/audit/
+/{_INDEX}*
+/issues/
+/runs/
+/sessions/
+"""
+
+
+class ServiceLock:
+    """
+    The right to be the service of a data directory; it ends with the process.
+    """
+
+    def __init__(self, disk: OsDisk, lock: OsLock, facts: dict[str, plain.Json]) -> None:
+        self._disk, self._lock, self._facts = disk, lock, facts
+
+    def announce(self, url: str | None) -> None:
+        """
+        Tell others who the service is and where it listens.
+        """
+        self._facts |= {"url": url}
+        self._disk.write(f".{_SERVICE}.new", plain.encode(self._facts) + b"\n", sync=False)
+        self._disk.rename(f".{_SERVICE}.new", _SERVICE)
+
+    def release(self) -> None:
+        """
+        Cease to be the service.
+        """
+        with contextlib.suppress(OSError):
+            self._disk.remove(_SERVICE)
+        self._lock.release()
+
+
+class DataDirectory:
+    """
+    The folder `.control-room` of a project.
+    """
+
+    def __init__(self, path: Path, *, clock: clock.Clock, ids: clock.Ids) -> None:
+        self.path = path
+        """The folder."""
+        self._clock, self._ids = clock, ids
+        self._disk = OsDisk(path)
+        self._identity: str | None = None
+
+    @property
+    def identity(self) -> str:
+        """
+        Return what tells this data directory from others; `prepare` must have been called.
+        """
+        return self._identity if self._identity is not None else self.prepare()
+
+    def prepare(self) -> str:
+        """
+        Make what is missing, for its owner only, and return its identity.
+
+        Raises:
+            errors.ConfigurationError: it cannot be made or read.
+        """
+        try:
+            self.path.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+            for folder in ("", *layout.FOLDERS):
+                self._make_private(folder)
+            self._ignore()
+            self._identity = self._identified()
+        except OSError as error:
+            message = f"the data directory {self.path} cannot be used: {error.strerror or error}"
+            raise errors.ConfigurationError(message, code="data_directory_unusable") from error
+        return self._identity
+
+    def index_url(self) -> str:
+        """
+        Return the address of the index database inside.
+        """
+        return f"sqlite:///{self.path.resolve() / _INDEX}"
+
+    def lock_service(self) -> ServiceLock:
+        """
+        Become the service.
+
+        Raises:
+            errors.DataDirectoryBusy: another process is; `detail` says which: `pid, host, since, url`.
+        """
+        self.prepare()
+        lock = os_disk.lock(str(self.path))
+        if lock is None:
+            raise self._busy()
+        facts = {"pid": os.getpid(), "host": socket.gethostname(), "since": clock.stamp(self._clock.now())}
+        held = ServiceLock(self._disk, lock, facts)
+        held.announce(None)
+        return held
+
+    def service(self) -> dict[str, Any] | None:
+        """
+        Return who the service is, `pid, host, since, url`; None if nobody is.
+        """
+        try:
+            lock = os_disk.lock(str(self.path))
+        except OSError:
+            return None
+        if lock is not None:
+            lock.release()
+            return None
+        return self._told()
+
+    def _make_private(self, folder: str) -> None:
+        self._disk.add_folder(folder) if folder else None
+        place = self.path / folder
+        if stat.S_IMODE(place.stat().st_mode) != _FOLDER_MODE:
+            place.chmod(_FOLDER_MODE)
+
+    def _ignore(self) -> None:
+        if not (self.path / ".gitignore").exists():
+            self._disk.write(".gitignore", _GITIGNORE.encode(), sync=False)
+
+    def _identified(self) -> str:
+        with contextlib.suppress(FileNotFoundError):
+            if identity := self._disk.read(_IDENTITY).decode("utf-8", "replace").strip():
+                return identity
+        # Two processes may be here at once: the first link wins, and both read it.
+        fresh = f".{_IDENTITY}.{os.getpid()}"
+        self._disk.write(fresh, f"{self._ids.token('dir_')}\n".encode(), sync=True)
+        with contextlib.suppress(FileExistsError):
+            os.link(self.path / fresh, self.path / _IDENTITY)
+        self._disk.remove(fresh)
+        self._disk.sync_folder("")
+        return self._disk.read(_IDENTITY).decode("utf-8", "replace").strip()
+
+    def _busy(self) -> errors.DataDirectoryBusy:
+        told = self._told()
+        who = f"process {told['pid']} on {told['host']}" if told["pid"] else "another process"
+        since = f" since {told['since']}" if told["since"] else ""
+        message = f"{who} has been the service of {self.path}{since}; a data directory has one service at a time"
+        return errors.DataDirectoryBusy(message, detail=told)
+
+    def _told(self) -> dict[str, Any]:
+        told: Any = None
+        with contextlib.suppress(OSError, ValueError):
+            told = json.loads(self._disk.read(_SERVICE))
+        known = told if isinstance(told, dict) else {}
+        return {name: known.get(name) for name in ("pid", "host", "since", "url")}

@@ -1,0 +1,197 @@
+"""
+The disk port: the few things storage asks of a file system, so that one code serves real folders and their twin.
+
+Paths are relative to the data directory, with `/` between their parts. Everything here blocks and raises `OSError`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Protocol
+
+from app.engine import probes
+
+_CHUNK_BYTES = 64 * 1024
+
+
+class AppendFile(Protocol):
+    """
+    A file that only grows, in the hands of its one writer.
+    """
+
+    def write(self, content: bytes) -> None:
+        """
+        Append all of the content; a short write raises too.
+        """
+
+    def sync(self) -> None:
+        """
+        Make what was written durable.
+        """
+
+    def close(self) -> None:
+        """
+        Let go of the file; nothing more is written.
+        """
+
+
+class Lock(Protocol):
+    """
+    A folder held against other writers.
+    """
+
+    def release(self) -> None:
+        """
+        Let go of it; harmless if it was let go already.
+        """
+
+
+class Disk(Protocol):
+    """
+    Files and folders below one data directory; folders are 0700, files 0600.
+    """
+
+    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
+        """
+        Return a file's content from an offset, at most `size` bytes of it.
+        """
+
+    def read_settled(self, path: str) -> bytes:
+        """
+        Sync a file and return what the disk itself holds of it, not what memory remembers after a failed sync.
+        """
+
+    def size(self, path: str) -> int:
+        """
+        Return a file's length.
+        """
+
+    def names(self, folder: str) -> list[str]:
+        """
+        Return the names in a folder, sorted; none if there is no such folder.
+        """
+
+    def has_file(self, path: str) -> bool:
+        """
+        Tell whether a regular file is there.
+        """
+
+    def has_folder(self, path: str) -> bool:
+        """
+        Tell whether a folder is there.
+        """
+
+    def add_folder(self, path: str) -> bool:
+        """
+        Make a folder and tell whether it is new.
+        """
+
+    def append_to(self, path: str) -> AppendFile:
+        """
+        Open a file for appending; it is made if it is missing.
+        """
+
+    def write(self, path: str, content: bytes, *, sync: bool) -> None:
+        """
+        Make or overwrite a file.
+        """
+
+    def cut(self, path: str, size: int, *, sync: bool = True) -> None:
+        """
+        Shorten a file.
+        """
+
+    def rename(self, old: str, new: str) -> None:
+        """
+        Move a file or folder, replacing a file of the new name.
+        """
+
+    def sync_folder(self, path: str) -> None:
+        """
+        Make the names in a folder durable.
+        """
+
+    def remove(self, path: str) -> None:
+        """
+        Remove a file.
+        """
+
+    def remove_tree(self, path: str) -> None:
+        """
+        Remove a folder with all that is in it.
+        """
+
+    def lock(self, folder: str, *, wait: bool = False) -> Lock | None:
+        """
+        Hold a folder; None if somebody else does and `wait` is not set.
+        """
+
+
+def replace(
+    disk: Disk, path: str, content: bytes, *, sync: bool, reach: Callable[[str], None] | None = None, at: str = ""
+) -> None:
+    """
+    Replace a file in one move: a temporary file beside it, then a rename.
+
+    Args:
+        sync: Whether the content and the name are durable afterwards.
+        at: Beginning of the names of the points passed, e.g. `storage.snapshot`.
+    """
+    reach = reach or probes.NoProbes().reach
+    folder, _, name = path.rpartition("/")
+    fresh = f"{folder}/.{name}.new"
+    reach(f"{at}.before_write")
+    disk.write(fresh, content, sync=sync)
+    reach(f"{at}.before_rename")
+    disk.rename(fresh, path)
+    reach(f"{at}.after_rename")
+    if sync:
+        disk.sync_folder(folder)
+
+
+def append_whole(disk: Disk, path: str, content: bytes, *, sync: bool) -> int:
+    """
+    Append lines to a projection, all or none of them, behind its last whole line; return where they begin.
+    """
+    begin = mend(disk, path)
+    file = disk.append_to(path)
+    try:
+        file.write(content)
+        if sync:
+            file.sync()
+    except OSError:
+        file.close()
+        with contextlib.suppress(OSError):
+            disk.cut(path, begin, sync=False)
+        raise
+    file.close()
+    return begin
+
+
+def mend(disk: Disk, path: str) -> int:
+    """
+    Cut off a last line that is incomplete, and return the length then; 0 for a missing file.
+    """
+    try:
+        size = end = disk.size(path)
+    except FileNotFoundError:
+        return 0
+    while end > 0:
+        begin = max(0, end - _CHUNK_BYTES)
+        found = disk.read(path, begin, end - begin).rfind(b"\n")
+        if found >= 0:
+            end = begin + found + 1
+            break
+        end = begin
+    if end < size:
+        disk.cut(path, end, sync=False)
+    return end
+
+
+def try_writing(disk: Disk, path: str) -> None:
+    """
+    Write and remove a little, to see whether writes come through.
+    """
+    disk.write(path, bytes(_CHUNK_BYTES), sync=True)
+    disk.remove(path)

@@ -1,0 +1,165 @@
+"""
+The events book: numbers events, and keeps those that are not written yet.
+
+Each time a run is taken, a new block of numbers is opened: its `taken` line is synced, so no number of the block was
+ever used before, even if the end of events.jsonl was lost with the power. Where a run is opened without being taken,
+numbers come from the upper half of the last block, and are synced before anybody sees them.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any, TypeAlias
+
+from app.engine import plain
+from app.engine.events import Event, EventType
+
+BLOCK = 100_000_000
+"""Numbers that belong to one `taken`."""
+
+_MARK_EVERY_BYTES = 64 * 1024
+
+NumberedLine: TypeAlias = tuple[int, bytes]
+"""An event's number and its line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """
+    What events.jsonl was found to hold.
+    """
+
+    last: int = 0
+    """Highest number."""
+    notes: frozenset[str] = frozenset()
+    """Keys of `recipe.note` events."""
+    positions: frozenset[int] = frozenset()
+    """Positions of the journal lines that have their event."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Number of events by type."""
+
+
+class EventsBook:
+    """
+    Events of one run that is open.
+    """
+
+    def __init__(self, run_id: str, written: Written, taken: int) -> None:
+        self._run_id = run_id
+        self._floor = taken * BLOCK + BLOCK // 2
+        self._last = written.last
+        self._fresh = False
+        self._lines: list[NumberedLine] = []
+        self._sync = False
+        self._marks: list[tuple[int, int]] = [(0, 0)]
+
+    @property
+    def last(self) -> int:
+        """
+        Return the highest number given.
+        """
+        return self._last
+
+    @property
+    def unwritten(self) -> bool:
+        """
+        Tell whether there is something to write.
+        """
+        return bool(self._lines)
+
+    def open_block(self, taken: int) -> None:
+        """
+        Number from a new block, since its `taken` line is durable.
+        """
+        self._floor, self._fresh = taken * BLOCK, True
+
+    def add(self, at: str, type: EventType, key: str | None, data: Mapping[str, plain.Json] | None) -> Event:
+        """
+        Number an event and keep it for writing.
+        """
+        self._last = max(self._last, self._floor) + 1
+        event = Event(seq=self._last, at=at, type=type.value, run_id=self._run_id, key=key, data=data or {})
+        self._lines.append((event.seq, encoded(event)))
+        self._sync = self._sync or not self._fresh
+        return event
+
+    def take(self) -> tuple[list[NumberedLine], bool]:
+        """
+        Hand out what is to be written, and whether it must be synced.
+        """
+        lines, self._lines = self._lines, []
+        return lines, self._sync
+
+    def put_back(self, lines: list[NumberedLine]) -> None:
+        """
+        Take back what could not be written.
+        """
+        self._lines = lines + self._lines
+
+    def note_written(self, lines: list[NumberedLine], offset: int) -> None:
+        """
+        Note that lines are in the file, from an offset on.
+        """
+        if offset - self._marks[-1][1] >= _MARK_EVERY_BYTES:
+            self._marks.append((lines[0][0], offset))
+        self._sync = self._sync and bool(self._lines)
+
+    def offset_before(self, after: int) -> int:
+        """
+        Return an offset in the file before which every number is at most `after`.
+        """
+        return self._marks[bisect_right(self._marks, after + 1, key=itemgetter(0)) - 1][1]
+
+
+def encoded(event: Event) -> bytes:
+    """
+    Write an event as a line.
+    """
+    return plain.encode(event.to_json()) + b"\n"
+
+
+def parse(content: bytes, after: int = 0) -> list[Event]:
+    """
+    Return the events numbered above `after` among complete lines; lines that are no events are passed over.
+    """
+    events = []
+    for line in content.split(b"\n")[:-1]:
+        event = _event(line)
+        if event is not None and event.seq > after:
+            events.append(event)
+    return events
+
+
+def written(content: bytes) -> Written:
+    """
+    Tell what a file holds.
+    """
+    events = parse(content)
+    return Written(
+        last=max((event.seq for event in events), default=0),
+        notes=frozenset(event.key for event in events if event.type == EventType.RECIPE_NOTE and event.key is not None),
+        positions=frozenset(_positions(events)),
+        counts=Counter(event.type for event in events),
+    )
+
+
+def _positions(events: Iterable[Event]) -> Iterable[int]:
+    told = (EventType.STEP_FINISHED, EventType.STEP_FAILED, EventType.STEP_RETRYING)
+    for event in events:
+        position = event.data.get("position")
+        if event.type in told and isinstance(position, int):
+            yield position
+
+
+def _event(line: bytes) -> Event | None:
+    try:
+        fields: Any = json.loads(line)
+        sound = isinstance(fields["seq"], int) and isinstance(fields["type"], str) and isinstance(fields["data"], dict)
+        return Event(**{name: fields[name] for name in Event.__slots__}) if sound else None
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None

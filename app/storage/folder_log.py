@@ -1,0 +1,303 @@
+"""
+A run's folder in the hands of its one writer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from app import clock, errors
+from app.engine import plain, records
+from app.engine.decisions import DecisionKind, Decisions
+from app.engine.events import Event, EventType
+from app.engine.records import BlobRef, Record
+from app.engine.runs import Transition
+from app.engine.states import RunState
+from app.storage import blobs, disk, layout
+from app.storage.authority import Authority
+from app.storage.disk import Lock
+from app.storage.events_book import EventsBook, Written
+from app.storage.journal import Journal, Placed
+from app.storage.means import Means
+from app.storage.projections import Projections
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_CONTESTED = frozenset({DecisionKind.CANCEL_REQUESTED, DecisionKind.ENDED, DecisionKind.RESUMED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """
+    What opening a folder for writing brought.
+    """
+
+    authority: Authority
+    """The run, its torn ends cut off."""
+    lock: Lock
+    """The folder, held."""
+    written: Written
+    """What events.jsonl holds."""
+    proven: frozenset[str]
+    """Receipts that are in their session's file."""
+
+
+class FolderLog:
+    """
+    `stores.RunLog` over a run's folder, whatever disk it lies on.
+    """
+
+    def __init__(self, opened: Opened, means: Means, data_directory_id: str, released: Callable[[str], None]) -> None:
+        authority = opened.authority
+        self.run_id = authority.run_id
+        """Name of the folder."""
+        self.loaded = authority.loaded(opened.written.notes)
+        self._means, self._lock, self._data_directory_id = means, opened.lock, data_directory_id
+        self._start, self._released = authority.start, released
+        self._folder = layout.run_folder(self.run_id)
+        steps, control = f"{self._folder}/{layout.STEPS}", f"{self._folder}/{layout.CONTROL}"
+        self._steps = Journal(steps, "storage.append", means, authority.steps, means.disk.append_to(steps))
+        self._control = Journal(control, "storage.decide", means, authority.control, means.disk.append_to(control))
+        self._book = EventsBook(self.run_id, opened.written, self.loaded.decisions.taken)
+        self._projections = Projections(self.run_id, self._start.session_id, means, self._book, set(opened.proven))
+        self._contest = asyncio.Lock()
+        self._ending = False
+        self._closed = False
+
+    async def append_step(self, line: Mapping[str, plain.Json]) -> Record:
+        """
+        Append a journal line and return its record once it is synced.
+
+        Raises:
+            errors.StorageFault: it could not be made durable.
+            errors.WrongState: the run has ended.
+        """
+        if self._ending or self.loaded.decisions.ended is not None:
+            raise errors.WrongState(f"run {self.run_id} has ended; no step can follow", key=line.get("key"))
+        placed = await self._steps.append(plain.encode(line))
+        return records.read(placed.position, {**line, **placed.ending})
+
+    async def decide(self, kind: DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True) -> bool:
+        """
+        Append a control line and fold it in; of a cancel and an ending the first wins.
+
+        Raises:
+            errors.StorageFault: it could not be made durable.
+        """
+        if kind in _CONTESTED:
+            # In a task of its own: a caller that is cut off must not let the next one in before its line is durable.
+            contest = asyncio.ensure_future(self._contested(kind, facts))
+            contest.add_done_callback(_seen)
+            return await asyncio.shield(contest)
+        if self._ending or self.loaded.decisions.ended is not None:
+            return False
+        await self._write_decision(kind, facts, sync=sync)
+        return True
+
+    async def put_blob(self, content: bytes, *, text: bool) -> BlobRef:
+        """
+        Keep an output in `blobs/`.
+
+        Raises:
+            errors.StorageFault: it could not be made durable.
+        """
+        reach = self._means.probes.reach
+        return await self._written(
+            blobs.FOLDER, lambda: blobs.put(self._means.disk, self._folder, content, text=text, reach=reach)
+        )
+
+    async def get_blob(self, blob: BlobRef) -> plain.Json:
+        """
+        Return a blob's text or JSON.
+        """
+        return await self._means.workers.run(lambda: blobs.value(self._means.disk, self.run_id, self._folder, blob))
+
+    async def add_receipt(self, record: Record) -> None:
+        """
+        Queue the receipt of a tool execution; the journal completes it after a crash.
+        """
+        self._projections.add_receipt(record)
+
+    async def write_log(self, name: str, text: str) -> None:
+        """
+        Keep a text under `logs/`.
+
+        Raises:
+            errors.StorageFault: it could not be written.
+        """
+        folder, content = f"{self._folder}/{layout.LOGS}", text.encode("utf-8", "replace")
+
+        def write() -> None:
+            self._means.disk.add_folder(folder)
+            disk.replace(self._means.disk, f"{folder}/{layout.file_name(name)}", content, sync=False)
+
+        await self._written(layout.LOGS, write)
+
+    def add_event(self, type: EventType, key: str | None = None, data: Mapping[str, plain.Json] | None = None) -> Event:
+        """
+        Number an event and queue it.
+        """
+        event = self._book.add(self._now(), type, key, data)
+        self._projections.note_event()
+        return event
+
+    def refresh(self, files: Callable[[], Mapping[str, plain.Json]]) -> None:
+        """
+        Say that the snapshots are out of date.
+        """
+        self._projections.refresh(files)
+
+    async def rest(self) -> None:
+        """
+        Write snapshots, events and receipts out now.
+
+        Raises:
+            errors.StorageFault: they could not be written.
+        """
+        await self._projections.flush()
+
+    async def move(self, transition: Transition) -> bool:
+        """
+        Apply a move to this run's row.
+
+        Raises:
+            errors.StorageFault: the row could not be written.
+        """
+        self._means.probes.reach("storage.move.before_row")
+        moved = await self._means.index.move(dataclasses.replace(transition, run_id=self.run_id))
+        self._means.probes.reach("storage.move.after_row")
+        return moved
+
+    async def heal(self) -> None:
+        """
+        Continue each failed file from a fresh copy of its confirmed prefix.
+
+        Raises:
+            errors.StorageFault: there is still no room.
+        """
+        await self._steps.heal()
+        await self._control.heal()
+        if not self._means.room.free:
+            await self._written(".room", lambda: disk.try_writing(self._means.disk, f"{self._folder}/.room"))
+
+    async def close(self) -> None:
+        """
+        Write everything out and let go of the files; projections that cannot be written are made anew next time.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        await self._steps.close()
+        await self._control.close()
+        try:
+            await self._projections.flush()
+        except errors.StorageFault as fault:
+            _log.warning("projections are left behind: %s", fault.message, extra={"run_id": self.run_id})
+        finally:
+            self._projections.close()
+            self._lock.release()
+            self._released(self.run_id)
+
+    def abandon(self) -> None:
+        """
+        Let go of the files as a killed process does.
+        """
+        self._closed = True
+        self._projections.close()
+        self._steps.abandon()
+        self._control.abandon()
+        self._lock.release()
+
+    async def read_events(self, after: int) -> list[Event]:
+        """
+        Return the events numbered above `after`, those that are queued included.
+        """
+        return await self._projections.read_events(after)
+
+    def holds_receipt(self, receipt_id: str) -> bool:
+        """
+        Tell whether a receipt of this run is known, perhaps not written yet.
+        """
+        return self._projections.holds_receipt(receipt_id)
+
+    # -- decisions
+
+    async def _contested(self, kind: DecisionKind, facts: Mapping[str, plain.Json]) -> bool:
+        async with self._contest:
+            if not self._wins(kind, facts):
+                return False
+            if kind is DecisionKind.RESUMED:
+                await self._resume(facts)
+            elif kind is DecisionKind.ENDED:
+                await self._end(facts)
+            else:
+                await self._write_decision(kind, facts)
+            return True
+
+    def _wins(self, kind: DecisionKind, facts: Mapping[str, plain.Json]) -> bool:
+        decided = self.loaded.decisions
+        match kind:
+            case DecisionKind.CANCEL_REQUESTED:
+                return decided.ended is None and decided.cancel_requested_at is None
+            case DecisionKind.ENDED:
+                cancelled = decided.cancel_requested_at is not None
+                return decided.ended is None and (not cancelled or facts["status"] == RunState.CANCELLED)
+        return True
+
+    async def _end(self, facts: Mapping[str, plain.Json]) -> None:
+        self._ending = True
+        try:
+            await self._steps.drained()
+            if self._steps.fault is not None:
+                raise errors.StorageFault(self._steps.fault.message, detail=self._steps.fault.detail)
+            counted = {**facts, "lines": self._steps.count, "head": self._steps.head}
+            await self._write_decision(DecisionKind.ENDED, counted)
+        finally:
+            self._ending = False
+
+    async def _resume(self, facts: Mapping[str, plain.Json]) -> None:
+        overrides = dict(facts.get("overrides") or {})
+        if self._start.run_id != self.run_id or self._start.data_directory_id != self._data_directory_id:
+            overrides["data_directory_id"] = self._data_directory_id
+        start = self._start.overridden(self.loaded.decisions.overrides | overrides)
+        at = self._now()
+        # Before the line: the row may err towards unfinished only.
+        await self._means.index.move(Transition.queue(self.run_id, at))
+        await self._write_decision(DecisionKind.RESUMED, {**facts, "overrides": overrides})
+        self.loaded = dataclasses.replace(self.loaded, start=start)
+        await self._means.index.set_owner(self.run_id, start.owner)
+
+    async def _write_decision(self, kind: DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True) -> None:
+        line = {"kind": kind.value, "at": self._now(), **facts}
+        # What cannot be folded in must not be written.
+        Decisions().apply(line)
+
+        def fold(_: Placed) -> None:
+            self.loaded.decisions.apply(line)
+            if kind is DecisionKind.TAKEN:
+                self._book.open_block(self.loaded.decisions.taken)
+
+        await self._control.append(plain.encode(line), sync=sync, landed=fold)
+
+    def _now(self) -> str:
+        return clock.stamp(self._means.clock.now())
+
+    async def _written(self, name: str, job: Callable[[], T]) -> T:
+        try:
+            done = await self._means.workers.run(job)
+        except OSError as error:
+            raise self._means.room.failed(f"{self._folder}/{name}", error) from error
+        self._means.room.succeeded()
+        return done
+
+
+def _seen(task: asyncio.Future[bool]) -> None:
+    if not task.cancelled():
+        task.exception()

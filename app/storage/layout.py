@@ -1,0 +1,124 @@
+"""
+Layout: where everything lies in a data directory, and which names may lie there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from urllib.parse import quote
+
+from app import errors
+from app.engine import runs
+
+RUNS = "runs"
+TRASH = "runs/.trash"
+SESSIONS = "audit/sessions"
+ISSUES = "issues"
+
+START = "start.json"
+STEPS = "steps.jsonl"
+CONTROL = "control.jsonl"
+EVENTS = "events.jsonl"
+MANIFEST = "run.json"
+CACHE = "cache.json"
+ADOPTED = "steps.jsonl.adopted"
+LOGS = "logs"
+
+FOLDERS = (RUNS, TRASH, "audit", SESSIONS, "sessions", ISSUES)
+"""Folders that a data directory always has."""
+
+_NEW = ".new-"
+_RUN_ID = re.compile(runs.RUN_ID_PATTERN)
+_PROJECTION = re.compile(r"[A-Za-z0-9_-]{1,64}\.json")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._#@+=,~%\[\]-]")
+_LONGEST_NAME = 200
+
+
+def run_folder(run_id: str) -> str:
+    """
+    Return a run's folder.
+
+    Raises:
+        errors.NotFound: no run can have that id.
+    """
+    if not _RUN_ID.fullmatch(run_id):
+        raise no_run(run_id)
+    return f"{RUNS}/{run_id}"
+
+
+def no_run(run_id: str) -> errors.NotFound:
+    """
+    Make the error that says there is no such run.
+    """
+    return errors.NotFound(f"there is no run {run_id!r:.80}", detail={"run_id": run_id[:80]})
+
+
+def new_folder(run_id: str) -> str:
+    """
+    Return the folder in which a run is built.
+    """
+    return f"{RUNS}/{_NEW}{run_id}"
+
+
+def unfinished_folders(names: Iterable[str]) -> list[str]:
+    """
+    Return the folders among the names in `runs/` whose building was cut off.
+    """
+    return [f"{RUNS}/{name}" for name in names if name.startswith(_NEW)]
+
+
+def run_ids(names: Iterable[str]) -> list[str]:
+    """
+    Return the names in `runs/` that can be runs.
+    """
+    return [name for name in names if _RUN_ID.fullmatch(name)]
+
+
+def projection(name: str) -> str:
+    """
+    Check the name of a snapshot or of a driver's projection.
+
+    Raises:
+        errors.DriverFault: the name leads elsewhere, or belongs to the authority.
+    """
+    if not _PROJECTION.fullmatch(name) or name == START:
+        raise errors.DriverFault(f"{name!r:.80} is no name for a projection", code="bad_projection")
+    return name
+
+
+def file_name(text: str) -> str:
+    """
+    Return a name that stays in its folder, whatever the text; a safe text stands for itself.
+    """
+    name = _UNSAFE.sub(lambda found: quote(found.group().encode("utf-8", "replace"), safe=""), text)
+    if name.startswith("."):
+        name = f"%2E{name[1:]}"
+    if len(name) > _LONGEST_NAME:
+        digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+        stem, dot, suffix = name.rpartition(".")
+        ending = f"{dot}{suffix}" if stem and len(suffix) <= 8 else ""
+        name = f"{name[: _LONGEST_NAME - 17 - len(ending)]}-{digest}{ending}"
+    return name or "%00"
+
+
+def receipts_file(session_id: str) -> str:
+    """
+    Return the file of a session's receipts.
+    """
+    return f"{session_folder(session_id)}/tool_receipts.jsonl"
+
+
+def session_folder(session_id: str) -> str:
+    """
+    Return the folder of a session's receipts.
+    """
+    return f"{SESSIONS}/{file_name(session_id)}"
+
+
+def issue_file(issue_id: str) -> str:
+    """
+    Return the file of an issue.
+    """
+    return f"{ISSUES}/{file_name(issue_id)}.json"

@@ -1,0 +1,75 @@
+"""
+The run store in memory: the same code, and so the same bytes, chains and rules, over a disk that can forget.
+"""
+
+from __future__ import annotations
+
+from app import clock
+from app.engine import probes
+from app.storage import layout
+from app.storage.committer import FileCommitter
+from app.storage.means import Means
+from app.storage.memory_disk import MemoryDisk
+from app.storage.memory_index import MemoryIndex
+from app.storage.opener import Adopt
+from app.storage.room import Room
+from app.storage.store import DiskStore
+from app.storage.workers import Inline
+
+_IDENTITY = "memory"
+
+
+class MemoryStore(DiskStore):
+    """
+    Runs in memory; no file, no thread, no database.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: clock.Clock,
+        probes: probes.Probes | None = None,
+        adopt: Adopt | None = None,
+        disk: MemoryDisk | None = None,
+        index: MemoryIndex | None = None,
+    ) -> None:
+        super().__init__(adopt)
+        self._clock, self._probes = clock, probes
+        self._disk, self._index = disk or MemoryDisk(), index or MemoryIndex()
+
+    def crashed(self, *, lose_unsynced: bool = False) -> MemoryStore:
+        """
+        Return the store that a restart finds; this one is dead.
+
+        Args:
+            lose_unsynced: Whether the machine lost power; otherwise only the process died.
+        """
+        self.abandon()
+        left = self._disk.crashed(lose_unsynced=lose_unsynced)
+        return MemoryStore(clock=self._clock, adopt=self._adopt, disk=left, index=self._index)
+
+    def _prepare(self) -> tuple[Means, str]:
+        for folder in layout.FOLDERS:
+            self._disk.add_folder(folder)
+        for folder in ("", *layout.FOLDERS):
+            self._disk.sync_folder(folder)
+        workers, points = Inline(), self._probes or _no_probes()
+        means = Means(
+            disk=self._disk,
+            committer=FileCommitter(workers, points),
+            workers=workers,
+            index=self._index,
+            room=Room(),
+            clock=self._clock,
+            probes=points,
+        )
+        return means, _IDENTITY
+
+    def _let_go(self) -> None:
+        """
+        Do nothing; nothing is held.
+        """
+
+
+def _no_probes() -> probes.Probes:
+    return probes.NoProbes()

@@ -1,0 +1,166 @@
+"""
+The index in memory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+
+from app.engine import plain, runs, states, stores
+from app.storage import index
+from app.storage.index import IndexedRun, ReceiptPlace
+
+
+class MemoryIndex:
+    """
+    `Index` over dictionaries.
+    """
+
+    def __init__(self) -> None:
+        self._runs: dict[str, IndexedRun] = {}
+        self._receipts: dict[str, ReceiptPlace] = {}
+        self._issues: dict[str, Mapping[str, plain.Json]] = {}
+        self._new = True
+
+    async def start(self) -> bool:
+        """
+        Tell whether it is used for the first time.
+        """
+        new, self._new = self._new, False
+        return new
+
+    async def close(self) -> None:
+        """
+        Do nothing; there is nothing to let go of.
+        """
+
+    async def put_run(self, run: IndexedRun) -> None:
+        """
+        Write a run's row.
+        """
+        self._runs[run.summary.run_id] = run
+
+    async def add_missing(self, found: Iterable[IndexedRun]) -> None:
+        """
+        Write the rows of runs that have none.
+        """
+        for run in found:
+            self._runs.setdefault(run.summary.run_id, run)
+
+    async def remove_run(self, run_id: str) -> None:
+        """
+        Remove a run's row.
+        """
+        self._runs.pop(run_id, None)
+
+    async def move(self, transition: runs.Transition) -> bool:
+        """
+        Apply a move.
+        """
+        run = self._runs.get(transition.run_id)
+        if run is None or states.RunState(run.summary.status) not in transition.since:
+            return False
+        self._runs[transition.run_id] = dataclasses.replace(run, summary=index.moved(run.summary, transition))
+        return True
+
+    async def set_owner(self, run_id: str, owner: str) -> None:
+        """
+        Note who continues a run.
+        """
+        if run := self._runs.get(run_id):
+            self._runs[run_id] = dataclasses.replace(run, summary=dataclasses.replace(run.summary, owner=owner))
+
+    async def get_run(self, run_id: str) -> IndexedRun | None:
+        """
+        Return a run's row.
+        """
+        return self._runs.get(run_id)
+
+    async def find_key(self, idempotency_key: str) -> IndexedRun | None:
+        """
+        Return the run that was made under a key.
+        """
+        return next((run for run in self._runs.values() if run.idempotency_key == idempotency_key), None)
+
+    async def find_busy(self, recipe_id: str) -> str | None:
+        """
+        Return an unfinished run of a recipe.
+        """
+        busy = self._matching(lambda run: not _finished(run) and run.recipe_id == recipe_id and run.owner != "foreign")
+        return min(busy, key=_age).run_id if busy else None
+
+    async def run_ids(self) -> set[str]:
+        """
+        Return the ids of all rows.
+        """
+        return set(self._runs)
+
+    async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
+        """
+        Return runs, newest first.
+        """
+        return sorted(self._matching(lambda run: _fits(run, query)), key=_age, reverse=True)[: query.limit]
+
+    async def list_unfinished(self) -> list[stores.RunSummary]:
+        """
+        Return every unfinished run, oldest first.
+        """
+        return sorted(self._matching(lambda run: not _finished(run)), key=_age)
+
+    async def count_by_status(self) -> dict[str, int]:
+        """
+        Return how many runs are in each state.
+        """
+        return dict(Counter(run.summary.status for run in self._runs.values()))
+
+    async def add_receipts(self, places: Iterable[ReceiptPlace]) -> None:
+        """
+        Note where receipts lie.
+        """
+        self._receipts.update({place.receipt_id: place for place in places})
+
+    async def find_receipt(self, receipt_id: str) -> ReceiptPlace | None:
+        """
+        Return where a receipt lies.
+        """
+        return self._receipts.get(receipt_id)
+
+    async def put_issue(self, issue: Mapping[str, plain.Json]) -> None:
+        """
+        Write an issue's row.
+        """
+        self._issues[str(issue["issue_id"])] = issue
+
+    async def clear(self) -> None:
+        """
+        Remove every row.
+        """
+        self._runs.clear()
+        self._receipts.clear()
+        self._issues.clear()
+
+    def _matching(self, fits: Callable[[stores.RunSummary], bool]) -> list[stores.RunSummary]:
+        return [run.summary for run in self._runs.values() if fits(run.summary)]
+
+
+def _age(run: stores.RunSummary) -> tuple[str, str]:
+    return run.created_at, run.run_id
+
+
+def _finished(run: stores.RunSummary) -> bool:
+    return states.RunState(run.status).finished
+
+
+def _fits(run: stores.RunSummary, query: stores.RunQuery) -> bool:
+    wanted = {"status": query.status, "recipe_id": query.recipe_id, "parent_run_id": query.parent_run_id}
+    if any(value is not None and getattr(run, name) != value for name, value in wanted.items()):
+        return False
+    if query.label is not None and run.labels.get(query.label[0]) != query.label[1]:
+        return False
+    if query.created_after is not None and run.created_at < index.instant(query.created_after):
+        return False
+    if query.created_before is not None and run.created_at >= index.instant(query.created_before):
+        return False
+    return query.cursor is None or _age(run) < query.cursor

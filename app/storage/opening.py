@@ -1,0 +1,167 @@
+"""
+Opening: what is read and repaired before a run's folder is written on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from app import errors
+from app.engine import decisions, plain, records
+from app.engine.events import EventType
+from app.engine.states import StepState
+from app.storage import authority, disk, events_book, layout, receipts
+from app.storage.authority import Authority
+from app.storage.chain import Reading, Verdict
+from app.storage.disk import Disk, Lock
+from app.storage.events_book import Written
+from app.storage.folder_log import Opened
+from app.storage.index import ReceiptPlace
+from app.storage.means import Means
+
+_TOLD = {
+    decisions.DecisionKind.TAKEN: EventType.RUN_STARTED,
+    decisions.DecisionKind.CANCEL_REQUESTED: EventType.RUN_CANCEL_REQUESTED,
+    decisions.DecisionKind.PAUSED: EventType.RUN_PAUSED,
+    decisions.DecisionKind.UNPAUSED: EventType.RUN_UNPAUSED,
+    decisions.DecisionKind.RESUMED: EventType.RUN_RESUMED,
+    decisions.DecisionKind.ENDED: EventType.RUN_ENDED,
+}
+_FIELDS = {
+    EventType.RUN_PAUSED: ("reason", "error"),
+    EventType.RUN_RESUMED: ("dead",),
+    EventType.RUN_ENDED: ("status", "error", "ending"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Untold:
+    """
+    An event that is missing.
+    """
+
+    type: EventType
+    """What happened."""
+    key: str | None
+    """Step it belongs to."""
+    data: Mapping[str, plain.Json]
+    """Fields of its type."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """
+    A folder made ready for writing.
+    """
+
+    opened: Opened
+    """What its log is made from."""
+    untold: list[Untold]
+    """Events to add, repairs first."""
+    places: list[ReceiptPlace]
+    """Receipts found in their session's file."""
+    unproven: list[records.Record]
+    """Records whose receipt is missing there."""
+
+
+def take(files: Disk, run_id: str) -> Lock:
+    """
+    Hold a run's folder against other writers.
+
+    Raises:
+        errors.NotFound: there is no such folder.
+        errors.Conflict: `run_busy`, somebody else holds it.
+    """
+    try:
+        lock = files.lock(layout.run_folder(run_id))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise layout.no_run(run_id) from error
+    if lock is None:
+        message = f"run {run_id} is being written by somebody else"
+        raise errors.Conflict(message, code="run_busy", detail={"run_id": run_id})
+    return lock
+
+
+def prepare(means: Means, run_id: str, lock: Lock) -> Opening:
+    """
+    Read a run that is held, cut torn ends off, and find out what its projections lack.
+
+    Raises:
+        errors.NotFound: there is no start.json.
+        errors.JournalCorrupt: it is damaged.
+    """
+    found = authority.read(means.disk, run_id, settled=True, deep=True)
+    found.loaded()
+    cuts = [*_cut(means, run_id, layout.STEPS, found.steps), *_cut(means, run_id, layout.CONTROL, found.control)]
+    written = read_written(means.disk, run_id)
+    proven = [record for record in found.records if record.receipt_id is not None]
+    wanted = {str(record.receipt_id) for record in proven}
+    places = receipts.find(means.disk, found.start.session_id, wanted) if wanted else {}
+    return Opening(
+        opened=Opened(authority=found, lock=lock, written=written, proven=frozenset(places)),
+        untold=[*cuts, *_created(found, written), *_steps(found, written), *_decided(found, written)],
+        places=list(places.values()),
+        unproven=[record for record in proven if record.receipt_id not in places],
+    )
+
+
+def read_written(files: Disk, run_id: str) -> Written:
+    """
+    Mend events.jsonl and tell what it holds.
+    """
+    path = f"{layout.run_folder(run_id)}/{layout.EVENTS}"
+    with contextlib.suppress(FileNotFoundError):
+        disk.mend(files, path)
+        return events_book.written(files.read(path))
+    return Written()
+
+
+def _cut(means: Means, run_id: str, file: str, reading: Reading) -> Iterator[Untold]:
+    if reading.verdict is Verdict.TORN:
+        means.probes.reach("storage.cut.before_cut")
+        means.disk.cut(f"{layout.run_folder(run_id)}/{file}", reading.end)
+        means.probes.reach("storage.cut.after_cut")
+        told = {"file": file, "at_byte": reading.end, "bytes": reading.size - reading.end}
+        yield Untold(type=EventType.RECOVERY_TAIL_CUT, key=None, data=told)
+
+
+def _created(found: Authority, written: Written) -> Iterator[Untold]:
+    if not written.counts.get(EventType.RUN_CREATED):
+        yield Untold(type=EventType.RUN_CREATED, key=None, data={"recipe_id": found.start.recipe_id})
+
+
+def _steps(found: Authority, written: Written) -> Iterator[Untold]:
+    for record in found.records:
+        if record.position not in written.positions:
+            yield _step(record)
+
+
+def _step(record: records.Record) -> Untold:
+    line = record.line
+    told: dict[str, plain.Json] = {"position": record.position, "step_id": line.get("step_id")}
+    told |= {"duration_ms": line.get("duration_ms"), "attempt": record.attempt}
+    if not record.final:
+        told |= {"error": line.get("error"), "retry_at": record.retry_at}
+        return Untold(type=EventType.STEP_RETRYING, key=record.key, data=told)
+    if record.status is StepState.FAILED:
+        return Untold(type=EventType.STEP_FAILED, key=record.key, data=told | {"error": line.get("error")})
+    told |= {"status": record.status.value, "preview": record.summary}
+    return Untold(type=EventType.STEP_FINISHED, key=record.key, data=told)
+
+
+def _decided(found: Authority, written: Written) -> Iterator[Untold]:
+    # Decisions have no number that events could name: of each kind, the newest are the missing ones.
+    seen: Counter[EventType] = Counter()
+    for line in found.control.lines:
+        type = _TOLD.get(decisions.DecisionKind(line.fields["kind"]))
+        if type is None:
+            continue
+        seen[type] += 1
+        if seen[type] > written.counts.get(type, 0):
+            data = {"taken": seen[type]} if type is EventType.RUN_STARTED else {}
+            yield Untold(
+                type=type, key=None, data=data | {name: line.fields.get(name) for name in _FIELDS.get(type, ())}
+            )

@@ -1,0 +1,239 @@
+"""
+Projections of an open run: snapshots, events and receipts, written behind its back and never in its way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from app import errors
+from app.engine import plain
+from app.engine.events import Event
+from app.engine.records import Record
+from app.storage import disk, events_book, layout, receipts
+from app.storage.events_book import EventsBook, NumberedLine
+from app.storage.index import ReceiptPlace
+from app.storage.means import Means
+
+_log = logging.getLogger(__name__)
+
+LARGEST_SHARE = 1 / 20
+"""Part of a run's time that writing projections may take."""
+
+_SHORTEST_PAUSE_SECONDS = 0.05
+_PAUSE_AFTER_FAILURE_SECONDS = 1.0
+
+Snapshots = Callable[[], Mapping[str, plain.Json]]
+"""Makes the files of a run's folder that are replaced as a whole."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Load:
+    make: Snapshots | None = None
+    files: Mapping[str, plain.Json] = field(default_factory=dict)
+    events: list[NumberedLine] = field(default_factory=list)
+    sync_events: bool = False
+    events_offset: int | None = None
+    receipts: list[Record] = field(default_factory=list)
+    places: list[ReceiptPlace] | None = None
+
+
+class Projections:
+    """
+    Write what is queued in one go, soon; where that comes often, seldom enough to stay within its share of the time.
+    """
+
+    def __init__(self, name: str, session_id: str, means: Means, book: EventsBook, proven: set[str]) -> None:
+        self._name, self._session_id, self._means, self._book = name, session_id, means, book
+        self._folder = layout.run_folder(name)
+        self._proven = proven
+        self._make: Snapshots | None = None
+        self._receipts: list[Record] = []
+        self._unindexed: list[ReceiptPlace] = []
+        self._on_disk: dict[str, str] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._writing: asyncio.Task[BaseException | None] | None = None
+        # A run that is over at once writes its projections once.
+        self._not_before = asyncio.get_running_loop().time() + _SHORTEST_PAUSE_SECONDS
+        self._closed = False
+
+    def refresh(self, make: Snapshots) -> None:
+        """
+        Note that the snapshots are out of date.
+        """
+        self._make = make
+        self._write_soon()
+
+    def add_receipt(self, record: Record) -> None:
+        """
+        Queue a receipt, unless it was queued before.
+        """
+        if record.receipt_id is not None and record.receipt_id not in self._proven:
+            self._proven.add(record.receipt_id)
+            self._receipts.append(record)
+            self._write_soon()
+
+    def note_event(self) -> None:
+        """
+        Note that the book has something to write.
+        """
+        self._write_soon()
+
+    def holds_receipt(self, receipt_id: str) -> bool:
+        """
+        Tell whether a receipt is known here, perhaps not written yet.
+        """
+        return receipt_id in self._proven
+
+    async def flush(self) -> None:
+        """
+        Write all that is queued now.
+
+        Raises:
+            errors.StorageFault: it could not be written, and stays queued.
+        """
+        await self._flush(whole=True)
+
+    async def read_events(self, after: int) -> list[Event]:
+        """
+        Write queued events, and return those numbered above `after` that are written.
+        """
+        if self._book.last <= after:
+            return []
+        with contextlib.suppress(errors.StorageFault):
+            await self._flush(whole=False)
+        path, offset = f"{self._folder}/{layout.EVENTS}", self._book.offset_before(after)
+        content = await self._means.workers.run(lambda: self._means.disk.read(path, offset))
+        return events_book.parse(content, after)
+
+    def close(self) -> None:
+        """
+        Write nothing more.
+        """
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _write_soon(self) -> None:
+        if self._timer is None and self._writing is None and not self._closed:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_at(max(self._not_before, loop.time()), self._begin)
+
+    def _begin(self) -> None:
+        self._timer = None
+        if self._writing is None and self._queued():
+            self._start(whole=True)
+
+    def _queued(self) -> bool:
+        return bool(self._make or self._receipts or self._unindexed or self._book.unwritten)
+
+    async def _flush(self, *, whole: bool) -> None:
+        while self._writing is not None:
+            await asyncio.wait([self._writing])
+        if self._closed or not (self._queued() if whole else self._book.unwritten):
+            return
+        error = await asyncio.shield(self._start(whole=whole))
+        if isinstance(error, OSError):
+            raise self._means.room.failed(f"{self._folder}/*", error) from error
+        if error is not None:
+            raise error
+
+    def _start(self, *, whole: bool) -> asyncio.Task[BaseException | None]:
+        self._writing = asyncio.create_task(self._write(whole), name=f"projections {self._name}")
+        return self._writing
+
+    async def _write(self, whole: bool) -> BaseException | None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        load = _Load()
+        failure: BaseException | None = None
+        try:
+            self._fill(load, whole)
+            await self._means.workers.run(lambda: self._store(load))
+        except (Exception, errors.Fault) as error:  # noqa: BLE001 - handed to whoever flushes, logged otherwise
+            _log.warning("projections were not written: %s", error, extra={"run_id": self._name})
+            failure = error
+        failure = await self._note(load, failure)
+        took = loop.time() - began
+        pause = max(took / LARGEST_SHARE - took, _SHORTEST_PAUSE_SECONDS)
+        self._not_before = loop.time() + (pause if failure is None else max(pause, _PAUSE_AFTER_FAILURE_SECONDS))
+        self._writing = None
+        if self._queued():
+            self._write_soon()
+        return failure
+
+    def _fill(self, load: _Load, whole: bool) -> None:
+        load.events, load.sync_events = self._book.take()
+        if whole:
+            load.receipts, self._receipts = self._receipts, []
+            load.make, self._make = self._make, None
+            load.files = load.make() if load.make else {}
+
+    async def _note(self, load: _Load, failure: BaseException | None) -> BaseException | None:
+        if load.events_offset is not None:
+            self._book.note_written(load.events, load.events_offset)
+        else:
+            self._book.put_back(load.events)
+        if load.places is None:
+            self._receipts = load.receipts + self._receipts
+        self._unindexed += load.places or []
+        if isinstance(failure, OSError):
+            self._means.room.free = False
+            self._make = self._make or load.make
+        elif failure is None:
+            self._means.room.succeeded()
+        return await self._index_receipts() or failure
+
+    async def _index_receipts(self) -> BaseException | None:
+        places = self._unindexed
+        if not places:
+            return None
+        self._means.probes.reach("storage.receipt.before_row")
+        try:
+            await self._means.index.add_receipts(places)
+        except errors.StorageFault as fault:
+            return fault
+        self._unindexed = []
+        self._means.probes.reach("storage.receipt.after_row")
+        return None
+
+    # -- on a worker
+
+    def _store(self, load: _Load) -> None:
+        if load.events:
+            self._store_events(load)
+        if load.receipts:
+            self._store_receipts(load)
+        for name, value in load.files.items():
+            self._store_file(layout.projection(name), plain.encode(value) + b"\n")
+
+    def _store_events(self, load: _Load) -> None:
+        content = b"".join(line for _, line in load.events)
+        self._means.probes.reach("storage.events.before_append")
+        path = f"{self._folder}/{layout.EVENTS}"
+        load.events_offset = disk.append_whole(self._means.disk, path, content, sync=load.sync_events)
+        self._means.probes.reach("storage.events.after_append")
+
+    def _store_receipts(self, load: _Load) -> None:
+        files = self._means.disk
+        made = []
+        for record in load.receipts:
+            try:
+                made.append(receipts.receipt_of(files, self._name, self._folder, self._session_id, record))
+            except errors.JournalCorrupt as error:
+                _log.error("no receipt can be made: %s", error.message, extra={"run_id": self._name})
+        self._means.probes.reach("storage.receipt.before_append")
+        load.places = receipts.append(files, self._session_id, made) if made else []
+
+    def _store_file(self, name: str, content: bytes) -> None:
+        digest = plain.sha256(content)
+        if self._on_disk.get(name) == digest:
+            return
+        reach = self._means.probes.reach
+        path = f"{self._folder}/{name}"
+        disk.replace(self._means.disk, path, content, sync=False, reach=reach, at="storage.snapshot")
+        self._on_disk[name] = digest

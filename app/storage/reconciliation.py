@@ -1,0 +1,128 @@
+"""
+Reconciliation: bring the index in line with the folders, reading no more of them than is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from app import errors
+from app.engine.states import RunState
+from app.storage import census, layout, receipts
+from app.storage.disk import Disk
+from app.storage.index import IndexedRun
+from app.storage.means import Means
+
+_CHUNK = 200
+
+
+class Reconciliation:
+    """
+    Compare rows and folders.
+    """
+
+    def __init__(self, means: Means, identity: str, *, index_is_new: bool) -> None:
+        self._means, self._identity = means, identity
+        self._everything = index_is_new
+        self._turn = asyncio.Lock()
+        self._compared = False
+
+    async def once(self) -> None:
+        """
+        Compare rows and folders unless that was done since the start.
+        """
+        if not self._compared:
+            async with self._turn:
+                if not self._compared:
+                    await self._compare()
+
+    async def compare(self) -> None:
+        """
+        Compare rows and folders.
+
+        Only folders without a row and unfinished rows are read; every row without a folder goes.
+        """
+        async with self._turn:
+            await self._compare()
+
+    async def rebuild(self) -> dict[str, int]:
+        """
+        Make every row anew, and tell how many there are.
+        """
+        async with self._turn:
+            await self._means.index.clear()
+            self._everything = True
+            return await self._compare()
+
+    async def look_at(self, run_id: str) -> None:
+        """
+        Give a folder that turned up since the start its row.
+        """
+        row = await self._means.workers.run(lambda: census.row_of(self._means.disk, run_id, self._identity))
+        if row is not None:
+            await self._means.index.add_missing([row])
+
+    async def _compare(self) -> dict[str, int]:
+        index = self._means.index
+        # Rows first: a run that is created meanwhile has its folder before its row.
+        rows = await index.run_ids()
+        names = await self._means.workers.run(lambda: layout.run_ids(self._means.disk.names(layout.RUNS)))
+        for name in sorted(rows - set(names)):
+            await index.remove_run(name)
+        await self._add_missing(iter(name for name in names if name not in rows))
+        await self._finish_ended()
+        counts = {"runs": len(names)}
+        if self._everything:
+            counts |= {"receipts": await self._index_receipts(), "issues": await self._index_issues()}
+        self._everything, self._compared = False, True
+        return counts
+
+    async def _add_missing(self, names: Iterator[str]) -> None:
+        while chunk := list(islice(names, _CHUNK)):
+            await self._means.index.add_missing(await self._means.workers.run(lambda: self._rows(chunk)))
+
+    async def _finish_ended(self) -> None:
+        unfinished = [summary.run_id for summary in await self._means.index.list_unfinished()]
+        for row in await self._means.workers.run(lambda: self._ended(unfinished)):
+            await self._means.index.put_run(row)
+
+    async def _index_receipts(self) -> int:
+        count = 0
+        for session_id in await self._means.workers.run(lambda: receipts.sessions(self._means.disk)):
+            places = await self._means.workers.run(partial(receipts.scan, self._means.disk, session_id))
+            await self._means.index.add_receipts(places)
+            count += len(places)
+        return count
+
+    async def _index_issues(self) -> int:
+        issues = await self._means.workers.run(lambda: list(_issues(self._means.disk)))
+        for issue in issues:
+            await self._means.index.put_issue(issue)
+        return len(issues)
+
+    # -- on a worker
+
+    def _rows(self, names: list[str]) -> list[IndexedRun]:
+        rows = (census.row_of(self._means.disk, name, self._identity) for name in names)
+        return [row for row in rows if row is not None]
+
+    def _ended(self, names: list[str]) -> list[IndexedRun]:
+        return [
+            row
+            for row in self._rows([name for name in names if census.may_have_ended(self._means.disk, name)])
+            if RunState(row.summary.status).finished and row.summary.error_code != errors.JournalCorrupt.default_code
+        ]
+
+
+def _issues(files: Disk) -> Iterator[dict[str, Any]]:
+    for name in files.names(layout.ISSUES):
+        with contextlib.suppress(OSError, ValueError, RecursionError):
+            issue = json.loads(files.read(f"{layout.ISSUES}/{name}"))
+            if isinstance(issue, dict) and isinstance(issue.get("issue_id"), str):
+                yield issue

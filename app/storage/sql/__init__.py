@@ -1,0 +1,3 @@
+"""
+The index in a database; SQL is spoken nowhere else.
+"""

@@ -1,0 +1,259 @@
+"""
+The index in a database, behind one thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
+
+import tenacity
+from sqlalchemy import Engine, exc, make_url
+
+from app import errors
+from app.engine import plain, runs, states, stores
+from app.storage.index import IndexedRun, ReceiptPlace
+from app.storage.sql import migrations, queries, sessions
+from app.storage.sql.sessions import ReadSession, WriteSession
+from app.storage.workers import Threads
+
+_log = logging.getLogger(__name__)
+
+_BUSY_SECONDS = 20.0
+_FINISHED = frozenset(state for state in states.RunState if state.finished)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class SqlIndex:
+    """
+    `Index` over SQLite or Postgres.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._engine: Engine | None = None
+        self._thread = Threads(1, "index")
+
+    async def start(self) -> bool:
+        """
+        Migrate; an index file that is damaged is set aside and begun anew, since the folders hold everything.
+        """
+        return await self._thread.run(self._open)
+
+    async def close(self) -> None:
+        """
+        Let go of the database.
+        """
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            await self._thread.run(engine.dispose)
+        self._thread.close()
+
+    async def put_run(self, run: IndexedRun) -> None:
+        """
+        Write a run's row.
+        """
+        await self._write(queries.put_run, run)
+
+    async def add_missing(self, found: Iterable[IndexedRun]) -> None:
+        """
+        Write the rows of runs that have none.
+        """
+        await self._write(queries.add_missing, found)
+
+    async def remove_run(self, run_id: str) -> None:
+        """
+        Remove a run's row.
+        """
+        await self._write(queries.remove_run, run_id)
+
+    async def move(self, transition: runs.Transition) -> bool:
+        """
+        Apply a move.
+        """
+        if transition.since & _FINISHED:
+            return await self._write_durably(queries.move, transition)
+        return await self._write(queries.move, transition)
+
+    async def set_owner(self, run_id: str, owner: str) -> None:
+        """
+        Note who continues a run.
+        """
+        await self._write_durably(queries.set_owner, run_id, owner)
+
+    async def get_run(self, run_id: str) -> IndexedRun | None:
+        """
+        Return a run's row.
+        """
+        return await self._read(queries.get_run, run_id)
+
+    async def find_key(self, idempotency_key: str) -> IndexedRun | None:
+        """
+        Return the run made under a key.
+        """
+        return await self._read(queries.find_key, idempotency_key)
+
+    async def find_busy(self, recipe_id: str) -> str | None:
+        """
+        Return an unfinished run of a recipe.
+        """
+        return await self._read(queries.find_busy, recipe_id)
+
+    async def run_ids(self) -> set[str]:
+        """
+        Return the ids of all rows.
+        """
+        return await self._read(queries.run_ids)
+
+    async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
+        """
+        Return runs, newest first.
+        """
+        return await self._read(queries.list_runs, query)
+
+    async def list_unfinished(self) -> list[stores.RunSummary]:
+        """
+        Return every unfinished run.
+        """
+        return await self._read(queries.list_unfinished)
+
+    async def count_by_status(self) -> dict[str, int]:
+        """
+        Return how many runs are in each state.
+        """
+        return await self._read(queries.count_by_status)
+
+    async def add_receipts(self, places: Iterable[ReceiptPlace]) -> None:
+        """
+        Note where receipts lie.
+        """
+        given = list(places)
+        if not given:
+            return
+        try:
+            await self._write(queries.add_receipts, given)
+        except exc.IntegrityError:
+            await self._write(queries.replace_receipts, given)
+
+    async def find_receipt(self, receipt_id: str) -> ReceiptPlace | None:
+        """
+        Return where a receipt lies.
+        """
+        return await self._read(queries.find_receipt, receipt_id)
+
+    async def put_issue(self, issue: Mapping[str, plain.Json]) -> None:
+        """
+        Write an issue's row.
+        """
+        await self._write(queries.put_issue, issue)
+
+    async def clear(self) -> None:
+        """
+        Remove every row.
+        """
+        await self._write(queries.clear)
+
+    async def _read(self, query: Callable[Concatenate[ReadSession, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        def work() -> T:
+            with sessions.reading(self._opened()) as session:
+                return query(session, *args, **kwargs)
+
+        return await self._thread.run(functools.partial(_patiently, work))
+
+    async def _write(self, query: Callable[Concatenate[WriteSession, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._change(False, query, *args, **kwargs)
+
+    async def _write_durably(
+        self, query: Callable[Concatenate[WriteSession, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        return await self._change(True, query, *args, **kwargs)
+
+    async def _change(
+        self, durable: bool, query: Callable[Concatenate[WriteSession, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        def work() -> T:
+            with sessions.writing(self._opened(), durable=durable) as session:
+                return query(session, *args, **kwargs)
+
+        return await self._thread.run(functools.partial(_patiently, work))
+
+    def _opened(self) -> Engine:
+        if self._engine is None:
+            raise errors.StorageFault("the index is closed")
+        return self._engine
+
+    def _open(self) -> bool:
+        if self._engine is not None:
+            return False
+        file = _file(self._url)
+        if file is not None:
+            _make_private(file)
+        try:
+            return self._migrated()
+        except exc.DatabaseError as error:
+            if file is None or not _damaged(error):
+                raise
+            _log.error("the index is damaged and is made anew", extra={"file": str(file), "error": str(error.orig)})
+            _set_aside(file)
+            _make_private(file)
+            return self._migrated()
+
+    def _migrated(self) -> bool:
+        engine = sessions.connect(self._url)
+        try:
+            new = _patiently(functools.partial(migrations.migrate, engine))
+        except BaseException:
+            engine.dispose()
+            raise
+        self._engine = engine
+        return new
+
+
+def _busy(error: BaseException) -> bool:
+    return isinstance(error, exc.OperationalError) and "locked" in str(error.orig)
+
+
+def _damaged(error: exc.DatabaseError) -> bool:
+    return any(words in str(error.orig) for words in ("not a database", "malformed"))
+
+
+def _patiently(work: Callable[[], T]) -> T:
+    try:
+        for attempt in tenacity.Retrying(
+            retry=tenacity.retry_if_exception(_busy),
+            wait=tenacity.wait_exponential(multiplier=0.01, max=0.5),
+            stop=tenacity.stop_after_delay(_BUSY_SECONDS),
+            reraise=True,
+        ):
+            with attempt:
+                result = work()
+    except exc.OperationalError as error:
+        raise errors.StorageFault(f"the index could not be used: {error.orig}", detail={"file": "index"}) from error
+    return result
+
+
+def _file(url: str) -> Path | None:
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite" or parsed.database in (None, "", ":memory:"):
+        return None
+    return Path(str(parsed.database))
+
+
+def _make_private(file: Path) -> None:
+    # SQLite gives its side files the mode of the database.
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+
+def _set_aside(file: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        part = file.with_name(file.name + suffix)
+        if part.exists():
+            os.replace(part, file.with_name(f"{file.name}.damaged{suffix}"))

@@ -1,0 +1,266 @@
+"""
+Queries of the index: what is asked, and how a row becomes a value. None of them commits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, Table, and_, bindparam, delete, func, insert, or_, select, update
+
+from app.engine import plain, runs, stores
+from app.storage import index
+from app.storage.index import IndexedRun, ReceiptPlace
+from app.storage.sql.sessions import ReadSession, WriteSession
+from app.storage.sql.tables import IssueRow, ReceiptRow, RunLabelRow, RunRow
+
+_FINISHED = ("done", "failed", "cancelled")
+_LONGEST_CHUNK = 500
+
+
+def _table(model: Any) -> Table:
+    table: Table = model.__table__
+    return table
+
+
+_RUNS, _LABELS, _RECEIPTS, _ISSUES = map(_table, (RunRow, RunLabelRow, ReceiptRow, IssueRow))
+TABLES = (_LABELS, _RUNS, _RECEIPTS, _ISSUES)
+"""All tables, those that refer to others first."""
+
+
+# Statements on the path of every run are built once: building one costs more than executing it.
+_REMOVE_LABELS = delete(_LABELS).where(_LABELS.c.run_id == bindparam("of_run"))
+_REMOVE_RUN = delete(_RUNS).where(_RUNS.c.run_id == bindparam("of_run"))
+_ADD_RUN, _ADD_LABELS, _ADD_RECEIPTS = insert(_RUNS), insert(_LABELS), insert(_RECEIPTS)
+_REMOVE_RECEIPT = delete(_RECEIPTS).where(_RECEIPTS.c.receipt_id == bindparam("of_receipt"))
+_MOVE = (
+    update(_RUNS)
+    .where(_RUNS.c.run_id == bindparam("of_run"), _RUNS.c.status.in_(bindparam("since", expanding=True)))
+    .values({name: bindparam(f"to_{name}") for name in ("status", "updated_at", "completed_at", "error_code")})
+)
+
+
+def put_run(session: WriteSession, run: IndexedRun) -> None:
+    """
+    Write a run's row, in place of one of the same id.
+    """
+    remove_run(session, run.summary.run_id)
+    _insert_run(session, run)
+
+
+def add_missing(session: WriteSession, found: Iterable[IndexedRun]) -> None:
+    """
+    Write the rows of runs that have none; a key that is taken already stays with its first run.
+    """
+    for run in found:
+        if session.row(select(_RUNS.c.run_id).where(_RUNS.c.run_id == run.summary.run_id)) is not None:
+            continue
+        key = run.idempotency_key
+        taken = key is not None and session.row(select(_RUNS.c.run_id).where(_RUNS.c.idempotency_key == key))
+        _insert_run(session, IndexedRun(summary=run.summary) if taken else run)
+
+
+def remove_run(session: WriteSession, run_id: str) -> None:
+    """
+    Remove a run's row with its labels.
+    """
+    session.execute(_REMOVE_LABELS, {"of_run": run_id})
+    session.execute(_REMOVE_RUN, {"of_run": run_id})
+
+
+def move(session: WriteSession, transition: runs.Transition) -> bool:
+    """
+    Apply a move where the run is in an expected state.
+
+    One guarded statement: whoever comes second finds nothing to change, without reading first.
+    """
+    at = index.instant(transition.at)
+    values = {
+        "of_run": transition.run_id,
+        "since": [state.value for state in transition.since],
+        "to_status": transition.to.value,
+        "to_updated_at": at,
+        "to_completed_at": at if transition.to.finished else None,
+        "to_error_code": transition.error_code,
+    }
+    return session.execute(_MOVE, values) == 1
+
+
+def set_owner(session: WriteSession, run_id: str, owner: str) -> None:
+    """
+    Note who continues a run.
+    """
+    session.execute(update(_RUNS).where(_RUNS.c.run_id == run_id).values(owner=owner))
+
+
+def get_run(session: ReadSession, run_id: str) -> IndexedRun | None:
+    """
+    Return a run's row.
+    """
+    return _one(session, select(_RUNS).where(_RUNS.c.run_id == run_id))
+
+
+def find_key(session: ReadSession, idempotency_key: str) -> IndexedRun | None:
+    """
+    Return the run made under a key; the column is unique, so there is at most one.
+    """
+    return _one(session, select(_RUNS).where(_RUNS.c.idempotency_key == idempotency_key))
+
+
+def find_busy(session: ReadSession, recipe_id: str) -> str | None:
+    """
+    Return the oldest unfinished run of a recipe.
+    """
+    row = session.row(
+        select(_RUNS.c.run_id)
+        .where(_RUNS.c.recipe_id == recipe_id, _unfinished(), _RUNS.c.owner != "foreign")
+        .order_by(_RUNS.c.created_at, _RUNS.c.run_id)
+        .limit(1)
+    )
+    return None if row is None else str(row.run_id)
+
+
+def run_ids(session: ReadSession) -> set[str]:
+    """
+    Return the ids of all rows; at start they are compared with the names of the folders.
+    """
+    return {row.run_id for row in session.rows(select(_RUNS.c.run_id))}
+
+
+def list_runs(session: ReadSession, query: stores.RunQuery) -> list[stores.RunSummary]:
+    """
+    Return a page, newest first.
+
+    It begins behind the last run of the page before, not at an offset, so that runs which come in meanwhile shift
+    nothing and a late page costs what the first does.
+    """
+    newest = select(_RUNS).order_by(_RUNS.c.created_at.desc(), _RUNS.c.run_id.desc()).limit(query.limit)
+    return _summaries(session, newest.where(*_conditions(query)))
+
+
+def list_unfinished(session: ReadSession) -> list[stores.RunSummary]:
+    """
+    Return every unfinished run, oldest first; the partial index holds just these.
+    """
+    return _summaries(session, select(_RUNS).where(_unfinished()).order_by(_RUNS.c.created_at, _RUNS.c.run_id))
+
+
+def count_by_status(session: ReadSession) -> dict[str, int]:
+    """
+    Return how many runs are in each state.
+    """
+    rows = session.rows(select(_RUNS.c.status, func.count()).group_by(_RUNS.c.status))
+    return {row[0]: row[1] for row in rows}
+
+
+def add_receipts(session: WriteSession, places: list[ReceiptPlace]) -> None:
+    """
+    Note where new receipts lie; fails as a whole if one is known.
+    """
+    session.execute(_ADD_RECEIPTS, [dataclasses.asdict(place) for place in places])
+
+
+def replace_receipts(session: WriteSession, places: list[ReceiptPlace]) -> None:
+    """
+    Note where receipts lie, known ones among them.
+    """
+    session.execute(_REMOVE_RECEIPT, [{"of_receipt": place.receipt_id} for place in places])
+    add_receipts(session, places)
+
+
+def find_receipt(session: ReadSession, receipt_id: str) -> ReceiptPlace | None:
+    """
+    Return where a receipt lies.
+    """
+    row = session.row(select(_RECEIPTS).where(_RECEIPTS.c.receipt_id == receipt_id))
+    return None if row is None else ReceiptPlace(**row._mapping)
+
+
+def put_issue(session: WriteSession, issue: Mapping[str, plain.Json]) -> None:
+    """
+    Write an issue's row, in place of one of the same id.
+    """
+    session.execute(delete(_ISSUES).where(_ISSUES.c.issue_id == issue["issue_id"]))
+    session.execute(
+        insert(_ISSUES).values(
+            issue_id=issue["issue_id"],
+            run_id=issue.get("run_id"),
+            title=str(issue.get("title") or ""),
+            status=str(issue.get("status") or "open"),
+            created_at=issue.get("created_at"),
+        )
+    )
+
+
+def clear(session: WriteSession) -> None:
+    """
+    Remove every row.
+    """
+    for table in TABLES:
+        session.execute(delete(table))
+
+
+def _insert_run(session: WriteSession, run: IndexedRun) -> None:
+    summary = run.summary
+    values = {name: getattr(summary, name) for name in summary.__slots__ if name != "labels"}
+    values |= {"idempotency_key": run.idempotency_key, "request_sha256": run.request_sha256}
+    session.execute(_ADD_RUN, values)
+    labels = [{"run_id": summary.run_id, "name": name, "value": value} for name, value in summary.labels.items()]
+    if labels:
+        session.execute(_ADD_LABELS, labels)
+
+
+def _one(session: ReadSession, statement: Select[Any]) -> IndexedRun | None:
+    row = session.row(statement)
+    if row is None:
+        return None
+    labels = _labels(session, [row.run_id])
+    return IndexedRun(
+        summary=_summary(row, labels), idempotency_key=row.idempotency_key, request_sha256=row.request_sha256
+    )
+
+
+def _summaries(session: ReadSession, statement: Select[Any]) -> list[stores.RunSummary]:
+    rows = session.rows(statement)
+    labels: dict[str, dict[str, str]] = {}
+    for begin in range(0, len(rows), _LONGEST_CHUNK):
+        labels |= _labels(session, [row.run_id for row in rows[begin : begin + _LONGEST_CHUNK]])
+    return [_summary(row, labels) for row in rows]
+
+
+def _labels(session: ReadSession, run_ids: list[str]) -> dict[str, dict[str, str]]:
+    labels: dict[str, dict[str, str]] = {}
+    for row in session.rows(select(_LABELS).where(_LABELS.c.run_id.in_(run_ids))):
+        labels.setdefault(row.run_id, {})[row.name] = row.value
+    return labels
+
+
+def _summary(row: Any, labels: Mapping[str, Mapping[str, str]]) -> stores.RunSummary:
+    names = [name for name in stores.RunSummary.__slots__ if name != "labels"]
+    return stores.RunSummary(**{name: getattr(row, name) for name in names}, labels=labels.get(row.run_id, {}))
+
+
+def _unfinished() -> ColumnElement[bool]:
+    return _RUNS.c.status.not_in(_FINISHED)
+
+
+def _conditions(query: stores.RunQuery) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    for name in ("status", "recipe_id", "parent_run_id"):
+        if (value := getattr(query, name)) is not None:
+            conditions.append(_RUNS.c[name] == value)
+    if query.label is not None:
+        name, value = query.label
+        labelled = select(_LABELS.c.run_id).where(_LABELS.c.name == name, _LABELS.c.value == value)
+        conditions.append(_RUNS.c.run_id.in_(labelled))
+    if query.created_after is not None:
+        conditions.append(_RUNS.c.created_at >= index.instant(query.created_after))
+    if query.created_before is not None:
+        conditions.append(_RUNS.c.created_at < index.instant(query.created_before))
+    if query.cursor is not None:
+        created_at, run_id = query.cursor
+        older = and_(_RUNS.c.created_at == created_at, _RUNS.c.run_id < run_id)
+        conditions.append(or_(_RUNS.c.created_at < created_at, older))
+    return conditions

@@ -1,0 +1,110 @@
+"""
+Sessions: what a reader and a writer hold. A writer's transaction is ended by whoever opened it, never by a query.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import sqlalchemy
+from sqlalchemy import Connection, Engine, Executable, event
+
+Parameters: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
+"""Values of a statement; a sequence executes it once for each."""
+
+
+class ReadSession:
+    """
+    A transaction that only looks.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def rows(self, statement: Executable) -> list[Any]:
+        """
+        Return the rows of a query.
+        """
+        return list(self._connection.execute(statement).all())
+
+    def row(self, statement: Executable) -> Any | None:
+        """
+        Return the first row of a query.
+        """
+        return self._connection.execute(statement).first()
+
+
+class WriteSession(ReadSession):
+    """
+    A transaction that also writes; whoever opened it commits it.
+    """
+
+    @property
+    def connection(self) -> Connection:
+        """
+        Return the connection, for migrations.
+        """
+        return self._connection
+
+    def execute(self, statement: Executable, parameters: Parameters = None) -> int:
+        """
+        Write, and return how many rows were concerned.
+        """
+        return self._connection.execute(statement, parameters).rowcount
+
+
+def connect(url: str) -> Engine:
+    """
+    Return the engine of a database; one thread uses it.
+
+    SQLite writes ahead (WAL), so that readers of other processes never wait. Its `synchronous` is NORMAL: a power cut
+    may take back the newest moves, which then err towards unfinished and are read again from the folders. The one move
+    that would err the other way, out of a finished state, is written with FULL (`durable`).
+    """
+    sqlite = url.startswith("sqlite")
+    engine = sqlalchemy.create_engine(
+        url, connect_args={"check_same_thread": False, "timeout": 1} if sqlite else {}, pool_size=1, max_overflow=0
+    )
+    if sqlite:
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+@contextlib.contextmanager
+def reading(engine: Engine) -> Iterator[ReadSession]:
+    """
+    Open a transaction that only looks.
+    """
+    with engine.connect() as connection:
+        yield ReadSession(connection)
+
+
+@contextlib.contextmanager
+def writing(engine: Engine, *, durable: bool = False) -> Iterator[WriteSession]:
+    """
+    Open a transaction that writes, and commit it if nothing is raised.
+
+    Args:
+        durable: Whether it must outlive a power cut once it is committed.
+    """
+    options = {"writes": True, "durable": durable}
+    with engine.connect().execution_options(**options) as connection, connection.begin():
+        yield WriteSession(connection)
+
+
+def _prepare_sqlite(connection: Any, _: Any) -> None:
+    connection.isolation_level = None
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    options = connection.get_execution_options()
+    if options.get("writes"):
+        connection.exec_driver_sql(f"PRAGMA synchronous={'FULL' if options.get('durable') else 'NORMAL'}")
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    else:
+        connection.exec_driver_sql("BEGIN")

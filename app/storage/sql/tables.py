@@ -1,0 +1,129 @@
+"""
+Tables of the index. Everything in them can be made again from the folders.
+
+Instants are texts of one fixed form (`2026-02-10T14:30:00.000Z`), which sort as times do in every database.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlmodel
+from sqlalchemy import CheckConstraint, Index, text
+
+_STATES = "'pending', 'running', 'waiting', 'paused', 'done', 'failed', 'cancelled'"
+_FINISHED = "'done', 'failed', 'cancelled'"
+_UNFINISHED = f"status NOT IN ({_FINISHED})"
+
+
+class RunRow(sqlmodel.SQLModel, table=True):
+    """
+    One run.
+    """
+
+    __tablename__ = "runs"
+    __table_args__: Any = (
+        CheckConstraint(f"status IN ({_STATES})", name="ck_runs_status"),
+        CheckConstraint(f"(status IN ({_FINISHED})) = (completed_at IS NOT NULL)", name="ck_runs_completed"),
+        CheckConstraint("owner IN ('service', 'process', 'foreign')", name="ck_runs_owner"),
+        CheckConstraint("priority BETWEEN -100 AND 100", name="ck_runs_priority"),
+        Index("ix_runs_newest", "created_at", "run_id"),
+        Index("ix_runs_recipe", "recipe_id", "created_at"),
+        Index("ix_runs_parent", "parent_run_id"),
+        # Recovery asks for these at every start, and they are few among many.
+        Index(
+            "ix_runs_unfinished",
+            "created_at",
+            "run_id",
+            sqlite_where=text(_UNFINISHED),
+            postgresql_where=text(_UNFINISHED),
+        ),
+    )
+
+    run_id: str = sqlmodel.Field(primary_key=True, max_length=64)
+    """Name of its folder."""
+    recipe_id: str
+    """Recipe it executes."""
+    dialect: str
+    """Language of the recipe."""
+    status: str = sqlmodel.Field(max_length=16)
+    """Where it stands; errs only towards unfinished."""
+    created_at: str = sqlmodel.Field(max_length=24)
+    """When it was accepted."""
+    updated_at: str = sqlmodel.Field(max_length=24)
+    """When it last moved."""
+    completed_at: str | None = sqlmodel.Field(default=None, max_length=24)
+    """When it ended; set if and only if it is finished."""
+    description: str
+    """Its task, as text."""
+    priority: int
+    """-100 to 100; higher goes first."""
+    session_id: str
+    """Work session that its receipts belong to."""
+    parent_run_id: str | None = None
+    """Run that started it."""
+    error_code: str | None = None
+    """Code of the error of a failed or parked run."""
+    owner: str = sqlmodel.Field(max_length=8)
+    """Who continues it."""
+    working_dir: str
+    """Workspace."""
+    exclusive_workspace: bool
+    """Whether it holds its workspace alone."""
+    idempotency_key: str | None = sqlmodel.Field(default=None, unique=True)
+    """Key under which a repeated request finds it."""
+    request_sha256: str | None = None
+    """Hash of the request that made it."""
+
+
+class RunLabelRow(sqlmodel.SQLModel, table=True):
+    """
+    One label of a run.
+    """
+
+    __tablename__ = "run_labels"
+    __table_args__: Any = (Index("ix_run_labels_value", "name", "value"),)
+
+    run_id: str = sqlmodel.Field(primary_key=True, max_length=64, foreign_key="runs.run_id", ondelete="CASCADE")
+    """Run that carries it."""
+    name: str = sqlmodel.Field(primary_key=True)
+    """Its name."""
+    value: str
+    """Its value."""
+
+
+class ReceiptRow(sqlmodel.SQLModel, table=True):
+    """
+    Where one receipt lies; it outlives its run.
+    """
+
+    __tablename__ = "receipts"
+
+    receipt_id: str = sqlmodel.Field(primary_key=True, max_length=64)
+    """The receipt."""
+    session_id: str
+    """Work session whose file holds it."""
+    run_id: str = sqlmodel.Field(max_length=64)
+    """Run that it proves a step of."""
+    offset_bytes: int
+    """Where its line begins in that file."""
+
+
+class IssueRow(sqlmodel.SQLModel, table=True):
+    """
+    One issue.
+    """
+
+    __tablename__ = "issues"
+    __table_args__: Any = (Index("ix_issues_run", "run_id"),)
+
+    issue_id: str = sqlmodel.Field(primary_key=True, max_length=200)
+    """Its id; names its file."""
+    run_id: str | None = sqlmodel.Field(default=None, max_length=64)
+    """Run that made it."""
+    title: str
+    """One line."""
+    status: str
+    """`open`, or whatever its file says."""
+    created_at: str | None = None
+    """When it was made."""

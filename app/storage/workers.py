@@ -1,0 +1,136 @@
+"""
+Workers: where blocking work is done, so that the event loop never waits for a disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+Done = Callable[[Any, BaseException | None], None]
+"""What is called on the loop with a job's result, or with what it raised."""
+
+
+class Workers(Protocol):
+    """
+    Do blocking work away from the loop.
+    """
+
+    def begin(self, job: Callable[[], Any], done: Done) -> None:
+        """
+        Start a job; `done` is called on the present loop when it is over.
+        """
+
+    async def run(self, job: Callable[[], T]) -> T:
+        """
+        Do a job and return its result; once begun it ends, whatever becomes of the caller.
+        """
+
+    def close(self) -> None:
+        """
+        Finish what was begun and stop.
+        """
+
+
+class Threads:
+    """
+    Threads with one queue; a bare hop costs half of what an executor's does.
+    """
+
+    def __init__(self, count: int, name: str) -> None:
+        self._count, self._name = count, name
+        self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Done, asyncio.AbstractEventLoop] | None]
+        self._jobs = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._busy = 0
+
+    def begin(self, job: Callable[[], Any], done: Done) -> None:
+        """
+        Queue a job; a further thread is started while all are busy.
+        """
+        self._busy += 1
+        if self._busy > len(self._threads) < self._count:
+            thread = threading.Thread(target=self._work, name=f"{self._name}-{len(self._threads)}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        self._jobs.put((job, done, asyncio.get_running_loop()))
+
+    async def run(self, job: Callable[[], T]) -> T:
+        """
+        Do a job on a thread.
+        """
+        return await _run(self, job)
+
+    def close(self) -> None:
+        """
+        Let every thread finish its job, and wait for them.
+        """
+        threads, self._threads = self._threads, []
+        for _ in threads:
+            self._jobs.put(None)
+        for thread in threads:
+            thread.join()
+
+    def _work(self) -> None:
+        while (task := self._jobs.get()) is not None:
+            job, done, loop = task
+            result, error = _outcome(job)
+            # A loop that was closed meanwhile has nobody left to tell.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._over, done, result, error)
+            del task, job, done, result, error
+
+    def _over(self, done: Done, result: Any, error: BaseException | None) -> None:
+        self._busy -= 1
+        done(result, error)
+
+
+class Inline:
+    """
+    The loop itself, one turn later; for disks that never make anybody wait.
+    """
+
+    def begin(self, job: Callable[[], Any], done: Done) -> None:
+        """
+        Do a job at the loop's next turn.
+        """
+        asyncio.get_running_loop().call_soon(lambda: done(*_outcome(job)))
+
+    async def run(self, job: Callable[[], T]) -> T:
+        """
+        Do a job at the loop's next turn.
+        """
+        return await _run(self, job)
+
+    def close(self) -> None:
+        """
+        Do nothing; there is nothing to stop.
+        """
+
+
+def _outcome(job: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    try:
+        return job(), None
+    except BaseException as error:  # noqa: BLE001 - carried over to the loop, where it is raised again
+        return None, error
+
+
+async def _run(workers: Workers, job: Callable[[], T]) -> T:
+    waiter: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def over(result: T, error: BaseException | None) -> None:
+        if waiter.done():
+            return
+        if error is None:
+            waiter.set_result(result)
+        else:
+            waiter.set_exception(error)
+
+    workers.begin(job, over)
+    return await waiter

@@ -1,0 +1,10 @@
+"""
+Run migrations on the connection that the program hands over.
+"""
+
+from __future__ import annotations
+
+from alembic import context
+
+context.configure(connection=context.config.attributes["connection"], target_metadata=None, render_as_batch=True)
+context.run_migrations()

@@ -1,0 +1,27 @@
+"""
+${message}.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = ${repr(up_revision)}
+down_revision = ${repr(down_revision)}
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """
+    Add to the tables; take nothing away that the release before still uses.
+    """
+    ${upgrades if upgrades else "pass"}
+
+
+def downgrade() -> None:
+    """
+    Take back what `upgrade` did.
+    """
+    ${downgrades if downgrades else "pass"}
