@@ -1,0 +1,164 @@
+"""
+What every backend promises, held against each of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from app import clock
+from app.agents import local
+from app.agents.backends import Backends
+from app.agents.configuration import TIERS, BackendConfig, Recording
+from app.engine import ports
+from tests.unit.agents import living
+from tests.unit.agents.prompts import SLOW, prompt
+
+CANCEL_SECONDS = 2.0
+
+SCRIPT = {"slow*": {"hang": True}, "brief": "Kael arrives at dawn.", "draft": "Rain on the gate.", "*": "Yes."}
+
+MODEL = [
+    pytest.mark.model,
+    pytest.mark.skipif(bool(local.missing_packages()), reason=local.lacks() or ""),
+]
+
+Making = Callable[[], Backends]
+
+
+@pytest.fixture(
+    params=[
+        "script",
+        "taped-script",
+        pytest.param("local", marks=MODEL),
+        pytest.param("taped-local", marks=MODEL),
+    ]
+)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Making:
+    (tmp_path / "script.json").write_text(json.dumps(SCRIPT))
+    configs = [
+        BackendConfig(name="local", type="local"),
+        BackendConfig(name="script", type="scripted", file=tmp_path / "script.json"),
+        BackendConfig(
+            name="taped-local", type="scripted", record=Recording(backend="local", file=tmp_path / "local.jsonl")
+        ),
+        BackendConfig(
+            name="taped-script", type="scripted", record=Recording(backend="script", file=tmp_path / "script.jsonl")
+        ),
+    ]
+    return lambda: Backends({config.name: config for config in configs}, clock.SystemClock())
+
+
+@pytest.fixture
+async def backend(make: Making, name: str) -> AsyncIterator[ports.AgentBackend]:
+    made = make()
+    yield made.get(name)
+    await made.close()
+
+
+def slow(number: int = 0) -> ports.AgentPrompt:
+    """
+    Return a prompt that no backend here answers soon.
+    """
+    return prompt(SLOW, key=f"slow-{number}", max_tokens=4_000)
+
+
+def test_a_backend_has_its_configured_name(backend: ports.AgentBackend, name: str) -> None:
+    """Agents refer to a backend by the name that it was given."""
+    assert backend.get_name() == name
+
+
+def test_a_backend_knows_a_model_for_each_tier(backend: ports.AgentBackend) -> None:
+    """The three tier names lead to a model; any other name stands for itself."""
+    assert all(backend.resolve_model(tier) for tier in TIERS)
+    assert backend.resolve_model("a-model-of-its-own") == "a-model-of-its-own"
+
+
+async def test_a_prompt_gets_a_reply(backend: ports.AgentBackend) -> None:
+    """A reply has text and no error."""
+    reply = await backend.prompt(prompt())
+
+    assert reply.text.strip()
+    assert reply.error is None
+
+
+async def test_the_same_prompt_gets_the_same_reply_after_a_restart(make: Making, name: str) -> None:
+    """A step that is repeated says again what it said, in another process of the service too."""
+    replies = []
+    for prompts in (("brief", "draft"), ("draft", "brief")):
+        made = make()
+        said = {key: await made.get(name).prompt(prompt(f"Tell about the {key}.", key=key)) for key in prompts}
+        replies.append((said["brief"].text, said["draft"].text))
+        await made.close()
+
+    assert replies[0] == replies[1]
+    assert replies[0][0] != replies[0][1]
+
+
+async def test_prompts_at_once_get_their_own_replies(backend: ports.AgentBackend) -> None:
+    """Replies are not mixed up, however many prompts come together."""
+    asked = [prompt(f"Tell about the {key}.", key=key) for key in ("brief", "draft")]
+    together = await asyncio.gather(*(backend.prompt(one) for one in asked))
+    apart = [await backend.prompt(one) for one in asked]
+
+    assert [reply.text for reply in together] == [reply.text for reply in apart]
+
+
+async def test_a_cancellation_stops_the_agent(backend: ports.AgentBackend) -> None:
+    """A cancelled prompt ends within two seconds, leaves nothing running, and the backend goes on answering."""
+    before = living.children()
+    speaking = asyncio.ensure_future(backend.prompt(slow()))
+    await asyncio.wait([speaking], timeout=0.3)
+    speaking.cancel()
+    done, _ = await asyncio.wait([speaking], timeout=CANCEL_SECONDS)
+
+    assert done
+    assert speaking.cancelled()
+    assert living.children() == before
+    assert (await backend.prompt(prompt())).text
+
+
+async def test_a_timeout_stops_the_agent(backend: ports.AgentBackend) -> None:
+    """A caller's time-out is a cancellation like any other."""
+    before = living.children()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.3):
+            await backend.prompt(slow())
+
+    assert living.children() == before
+
+
+async def test_cancelling_one_prompt_leaves_the_others(backend: ports.AgentBackend) -> None:
+    """A prompt that waits or speaks beside a cancelled one gets its reply."""
+    cancelled = asyncio.ensure_future(backend.prompt(slow()))
+    await asyncio.wait([cancelled], timeout=0.1)
+    other = asyncio.ensure_future(backend.prompt(prompt()))
+    await asyncio.wait([other], timeout=0.1)
+    cancelled.cancel()
+
+    assert (await other).text
+    await asyncio.wait([cancelled], timeout=CANCEL_SECONDS)
+    assert cancelled.cancelled()
+
+
+async def test_closing_ends_everything(make: Making, name: str) -> None:
+    """After `close` nothing runs; a backend that was never used closes as well, and closing twice is closing once."""
+    before = living.children()
+    unused, used = make(), make()
+    unused.get(name)
+    await unused.close()
+    await used.get(name).prompt(prompt())
+    await used.close()
+    await used.close()
+
+    assert living.children() == before

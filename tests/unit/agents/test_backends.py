@@ -1,0 +1,92 @@
+"""
+The registry of backends.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app import clock, errors
+from app.agents import backends, local
+from app.agents.backends import Backends
+from app.agents.configuration import BackendConfig, Recording
+from tests.unit.agents import living
+from tests.unit.agents.prompts import prompt
+
+
+def registry(*configs: BackendConfig) -> Backends:
+    """
+    Return a registry of backends.
+    """
+    return Backends({config.name: config for config in configs}, clock.SystemClock())
+
+
+def test_a_backend_is_made_once_and_nothing_is_started() -> None:
+    """The same name is the same backend, so that one model serves all; making it starts no process."""
+    before = living.children()
+    made = registry(BackendConfig(name="mine", type="local"))
+
+    assert made.get("mine") is made.get("mine")
+    assert made.get("mine").get_name() == "mine"
+    assert living.children() == before
+
+
+def test_an_unknown_type_names_the_nearest() -> None:
+    """A type that does not exist is an error of the configuration, with the type that was meant."""
+    with pytest.raises(errors.ConfigurationError) as failed:
+        registry(BackendConfig(name="x", type="scritped")).get("x")
+
+    assert failed.value.code == "unknown_backend_type"
+    assert "did you mean scripted?" in failed.value.message
+
+
+def test_an_unknown_name_names_the_nearest() -> None:
+    """A name that is not configured fails the step that used it."""
+    with pytest.raises(errors.AgentFailed) as failed:
+        registry(BackendConfig(name="local", type="local")).get("locla")
+
+    assert failed.value.code == "unknown_backend"
+    assert failed.value.detail == {"backend": "locla", "backends": ["local"]}
+
+
+async def test_a_recording_asks_a_backend_of_the_same_registry(tmp_path: Path) -> None:
+    """Which backend is recorded is a name, and its replies come through."""
+    script = tmp_path / "s.json"
+    script.write_text('{"*": "Kael arrives."}')
+    made = registry(
+        BackendConfig(name="script", type="scripted", file=script),
+        BackendConfig(name="taped", type="scripted", record=Recording(backend="script", file=tmp_path / "t.jsonl")),
+    )
+    reply = await made.get("taped").prompt(prompt())
+    await made.close()
+    await made.close()
+
+    assert reply.text == "Kael arrives."
+    assert (tmp_path / "t.jsonl").read_text().count("\n") == 1
+
+
+def test_check_tells_what_a_backend_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before any run, somebody can ask which backends will not work here, and why; nothing is started for it."""
+    monkeypatch.setattr(local, "missing_packages", lambda: ["xllamacpp"])
+    (tmp_path / "fine.json").write_text("{}")
+    before = living.children()
+    told = dict(
+        registry(
+            BackendConfig(name="local", type="local"),
+            BackendConfig(name="lost", type="scripted", file=tmp_path / "none.json"),
+            BackendConfig(name="fine", type="scripted", file=tmp_path / "fine.json"),
+            BackendConfig(name="odd", type="odd"),
+        ).check()
+    )
+
+    assert set(told) == {"local", "lost", "odd"}
+    assert "control-room[local]" in told["local"]
+    assert "none.json" in told["lost"]
+    assert living.children() == before
+
+
+def test_every_type_can_be_named_in_a_file() -> None:
+    """The types that exist are those that the file of agents may name."""
+    assert set(backends.TYPES) == {"local", "scripted"}

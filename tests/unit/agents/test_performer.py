@@ -1,0 +1,177 @@
+"""
+The agent performer: what reaches a backend, what is kept, and what counts as a success.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import clock, errors
+from app.agents.backends import Backends
+from app.agents.configuration import BackendConfig
+from app.agents.performer import MAX_PROMPT_BYTES, AgentPerformer
+from app.engine import operations, ports, records, states
+from tests.unit.calls import Desk
+
+
+class Noting(Backends):
+    """
+    Backends that note the last prompt before they pass it on.
+    """
+
+    noted: ports.AgentPrompt
+
+    def get(self, name: str) -> ports.AgentBackend:
+        """
+        Return the backend of that name, watched.
+        """
+        return _Watched(super().get(name), self)
+
+
+class _Watched:
+    def __init__(self, backend: ports.AgentBackend, notes: Noting) -> None:
+        self._backend, self._notes = backend, notes
+        self.get_name, self.close = backend.get_name, backend.close
+        self.resolve_model = backend.resolve_model
+
+    async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
+        self._notes.noted = prompt
+        return await self._backend.prompt(prompt)
+
+
+Backing = Callable[[Mapping[str, Any] | str], Noting]
+
+
+@pytest.fixture
+def backing(tmp_path: Path) -> Backing:
+    def build(script: Mapping[str, Any] | str) -> Noting:
+        path = tmp_path / "script.json"
+        path.write_text(json.dumps({"*": script}))
+        config = BackendConfig(name="script", type="scripted", file=path, models={"haiku": "small-1"})
+        return Noting({"script": config}, clock.SystemClock())
+
+    return build
+
+
+def speech(**given: Any) -> operations.AgentCall:
+    """
+    Return an agent call; what is not given is usual.
+    """
+    usual: dict[str, Any] = {"agent_id": "planner-001", "backend": "script", "prompt": ("Write a brief.",)}
+    return operations.AgentCall(**(usual | given))
+
+
+async def test_a_reply_is_the_output(backing: Backing) -> None:
+    """The text of the reply is the step's output, with usage and conversation; prompt and reply are kept as logs."""
+    desk = Desk()
+    said = {"text": "Kael arrives.", "usage": {"input_tokens": 3, "output_tokens": 2}, "agent_session_id": "s1"}
+    call = desk.call(speech(system="You plan."), key="brief", attempt=2)
+    result = await AgentPerformer(backing(said)).perform(call)
+
+    assert result == records.Result(
+        output="Kael arrives.", usage=records.Usage(input_tokens=3, output_tokens=2), agent_session_id="s1"
+    )
+    assert desk.logs == {
+        "brief.2.prompt.md": "You plan.\n\n---\n\nWrite a brief.",
+        "brief.2.reply.md": "Kael arrives.",
+    }
+
+
+async def test_everything_of_the_call_reaches_the_backend(backing: Backing) -> None:
+    """Instruction, tier, schema, limits and identity pass through; parts are joined, blobs read."""
+    desk, backends = Desk(working_dir=Path("/work")), backing("ok")
+    operation = speech(
+        prompt=("Read:\n", desk.blob("the scene"), "\n", desk.blob({"b": 1, "a": None}), "."),
+        system="You plan.",
+        model="haiku",
+        reply_schema={"type": "object"},
+        max_tokens=50,
+        timeout_seconds=30.0,
+        tools=True,
+    )
+    await AgentPerformer(backends).perform(desk.call(operation))
+    noted = backends.noted
+
+    assert noted.text == 'Read:\nthe scene\n{"a":null,"b":1}.'
+    assert (noted.system, noted.model, noted.tools, noted.max_tokens) == ("You plan.", "small-1", True, 50)
+    assert (noted.timeout_seconds, noted.reply_schema) == (30.0, {"type": "object"})
+    assert (str(noted.working_dir), noted.key, noted.attempt) == ("/work", "brief", 1)
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\t\n"])
+async def test_a_reply_that_says_nothing_is_a_failure(backing: Backing, text: str) -> None:
+    """An empty or blank reply never fills a slot; what it cost is still counted."""
+    result = await AgentPerformer(backing({"text": text, "usage": {"input_tokens": 9}})).perform(Desk().call(speech()))
+
+    assert result.status is states.StepState.FAILED
+    assert result.error is not None
+    assert result.error.code == "empty_reply"
+    assert result.output is None
+    assert result.usage == records.Usage(input_tokens=9)
+
+
+async def test_an_error_of_the_backend_is_a_failure(backing: Backing) -> None:
+    """What a backend reports as an error is the step's error, whatever text came with it."""
+    said = {"error": {"code": "overloaded", "message": "Too many.", "detail": {"status": 529}}}
+    result = await AgentPerformer(backing(said)).perform(Desk().call(speech()))
+
+    assert result.status is states.StepState.FAILED
+    assert result.error == records.StepError(code="overloaded", message="Too many.", detail={"status": 529})
+
+
+async def test_an_agent_that_never_answers_times_out(backing: Backing) -> None:
+    """The limit of the operation ends the try, and the backend is stopped with it."""
+    operation = speech(timeout_seconds=0.05)
+    with pytest.raises(errors.AgentFailed) as failed:
+        await AgentPerformer(backing({"hang": True})).perform(Desk().call(operation))
+
+    assert failed.value.code == "agent_timeout"
+    assert failed.value.detail == {"timeout_seconds": 0.05}
+
+
+async def test_without_a_limit_a_day_is_enough(backing: Backing) -> None:
+    """A step without a time-out of its own has one of twenty-four hours."""
+    backends = backing("ok")
+    await AgentPerformer(backends).perform(Desk().call(speech()))
+
+    assert backends.noted.timeout_seconds == 86_400
+
+
+async def test_a_cancellation_reaches_the_backend(backing: Backing) -> None:
+    """A cancelled step is cancelled at once, and is no result."""
+    desk = Desk()
+    asked = asyncio.ensure_future(AgentPerformer(backing({"hang": True})).perform(desk.call(speech())))
+    await asyncio.wait([asked], timeout=0.05)
+    asked.cancel()
+    await asyncio.wait([asked], timeout=1)
+
+    assert asked.cancelled()
+    assert "brief.1.prompt.md" in desk.logs
+
+
+async def test_a_prompt_over_the_limit_is_refused_unread(backing: Backing) -> None:
+    """Parts over 16 MiB together are refused by their sizes, before a blob is read."""
+    desk = Desk()
+    blob = records.BlobRef(sha256="absent", size_bytes=MAX_PROMPT_BYTES, text=True)
+    operation = speech(prompt=("x", {"blob": blob.to_json()}))
+    with pytest.raises(errors.AgentFailed) as failed:
+        await AgentPerformer(backing("ok")).perform(desk.call(operation))
+
+    assert failed.value.code == "prompt_too_large"
+    assert failed.value.detail == {"size_bytes": MAX_PROMPT_BYTES + 1, "limit_bytes": MAX_PROMPT_BYTES}
+    assert desk.logs == {}
+
+
+async def test_an_unknown_backend_fails_the_step(backing: Backing) -> None:
+    """A backend that is no longer configured is a failure that names the nearest one."""
+    with pytest.raises(errors.AgentFailed) as failed:
+        await AgentPerformer(backing("ok")).perform(Desk().call(speech(backend="scrip")))
+
+    assert failed.value.code == "unknown_backend"
+    assert "did you mean script?" in failed.value.message

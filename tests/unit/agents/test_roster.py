@@ -1,0 +1,219 @@
+"""
+The roster: layers of agents.json, and everything that can be wrong with them.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from app import resources
+from app.agents import roster, roster_rules
+from app.agents.configuration import BackendConfig, Recording, Roster
+
+PLANNER = {"id": "planner-001", "archetype": "planner", "tier": "t3", "backend": "local", "role": "You plan."}
+BUNDLED = {
+    "agents": [PLANNER, {"id": "writer-001", "archetype": "writer", "tier": "t5", "backend": "local"}],
+    "backends": {"local": {"type": "local"}},
+}
+
+
+def load(tmp_path: Path, *layers: Any) -> Roster:
+    """
+    Load layers, each a document or the text of a file.
+    """
+    paths = []
+    for number, layer in enumerate(layers):
+        paths.append(tmp_path / str(number) / "agents.json")
+        paths[-1].parent.mkdir(exist_ok=True)
+        paths[-1].write_text(layer if isinstance(layer, str) else json.dumps(layer))
+    return roster.load(paths)
+
+
+def flaws(tmp_path: Path, document: Any) -> list[tuple[str, str]]:
+    """
+    Return place and code of each flaw of a project's file over the bundled one.
+    """
+    found = load(tmp_path, BUNDLED, document)
+    assert len(found.agents) == 2
+    return [(flaw.path, flaw.code) for broken in found.broken for flaw in broken.flaws]
+
+
+def test_the_bundled_file_is_whole() -> None:
+    """The bundled file has no flaw, an agent for each archetype, and the local backend."""
+    found = roster.load([resources.bundled("recipes", "agents.json")])
+
+    assert found.broken == ()
+    assert {agent.archetype for agent in found.agents} >= {
+        "planner", "writer", "editor", "continuity", "critic", "librarian", "chief",
+    }  # fmt: skip
+    assert found.backends["local"].type == "local"
+
+
+def test_a_later_layer_gives_only_what_differs(tmp_path: Path) -> None:
+    """An entry of a known id changes the fields that it names, and no others."""
+    found = load(tmp_path, BUNDLED, {"agents": [{"id": "planner-001", "tier": "t1", "model": "haiku"}]})
+    planner = next(agent for agent in found.agents if agent.id == "planner-001")
+
+    assert (planner.tier, planner.model, planner.role, planner.backend) == ("t1", "haiku", "You plan.", "local")
+    assert found.broken == ()
+
+
+def test_agents_of_the_project_come_first(tmp_path: Path) -> None:
+    """The first agent of an archetype is used, so a project's own is chosen before the bundled one."""
+    mine = {"id": "mine", "archetype": "planner", "tier": "t5", "backend": "local", "modes": ["pipeline"]}
+    found = load(tmp_path, BUNDLED, {"agents": [mine]})
+
+    assert [agent.id for agent in found.agents] == ["mine", "planner-001", "writer-001"]
+    assert found.agents[0].modes == ("pipeline",)
+
+
+def test_files_are_meant_from_the_folder_of_their_layer(tmp_path: Path) -> None:
+    """A script's name is relative to the file that names it, wherever the service was started."""
+    document = {
+        "backends": {
+            "script": {"type": "scripted", "file": "replies.json", "models": {"opus": "big"}},
+            "taped": {"type": "scripted", "record": {"backend": "local", "file": "../tape.jsonl"}},
+        }
+    }
+    found = load(tmp_path, BUNDLED, document)
+
+    assert found.backends["script"] == BackendConfig(
+        name="script", type="scripted", file=tmp_path / "1" / "replies.json", models={"opus": "big"}
+    )
+    assert found.backends["taped"].record == Recording(backend="local", file=tmp_path / "1" / "../tape.jsonl")
+
+
+def test_a_missing_layer_is_empty(tmp_path: Path) -> None:
+    """A project without a file of its own has the bundled agents."""
+    (tmp_path / "agents.json").write_text(json.dumps(BUNDLED))
+    found = roster.load([tmp_path / "agents.json", tmp_path / "none" / "agents.json"])
+
+    assert len(found.agents) == 2
+    assert found.broken == ()
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ("{", [("$", "not_json")]),
+        ("[]", [("$", "type")]),
+        ('{"agents": [], "agents": []}', [("$", "not_json")]),
+        ({"agent": []}, [("$.agent", "unknown")]),
+        ({"agents": {}}, [("$.agents", "type")]),
+        ({"agents": [{}]}, [("$.agents[0]", "missing")]),
+        ({"agents": [{"id": "new"}]}, [("$.agents[0]", "missing")] * 3),
+        ({"agents": [{"id": "planner-001", "tier": "t2"}]}, [("$.agents[0].tier", "choice")]),
+        ({"agents": [{"id": "planner-001", "evidence": "yes"}]}, [("$.agents[0].evidence", "choice")]),
+        ({"agents": [{"id": "planner-001", "modes": ["all"]}]}, [("$.agents[0].modes[0]", "choice")]),
+        ({"agents": [{"id": "no spaces"}]}, [("$.agents[0].id", "pattern")]),
+        ({"agents": [{"id": "planner-001"}] * 2}, [("$.agents[1].id", "duplicate")]),
+        ({"agents": [{"id": "planner-001", "backend": "locla"}]}, [("$.agents[0].backend", "unknown_backend")]),
+        ({"agents": [{"id": "planner-001", "bakend": "local"}]}, [("$.agents[0].bakend", "unknown")]),
+        ({"backends": {"x": {}}}, [("$.backends.x", "missing")]),
+        ({"backends": {"x": {"type": "scriptde"}}}, [("$.backends.x.type", "unknown_backend_type")]),
+        ({"backends": {"x": {"type": "local", "file": "f"}}}, [("$.backends.x.file", "unknown")]),
+        ({"backends": {"x": {"type": "local", "base_url": "http://h/"}}}, [("$.backends.x.base_url", "unknown")]),
+        ({"backends": {"x": {"type": "scripted"}}}, [("$.backends.x", "one_of")]),
+        (
+            {"backends": {"x": {"type": "scripted", "file": "f", "record": {"backend": "local", "file": "g"}}}},
+            [("$.backends.x", "one_of")],
+        ),
+        (
+            {"backends": {"x": {"type": "scripted", "record": {"backend": "x", "file": "f"}}}},
+            [("$.backends.x.record.backend", "unknown_backend")],
+        ),
+        ({"backends": {"x": {"type": "local", "models": {"tiny": "m"}}}}, [("$.backends.x.models.tiny", "unknown")]),
+        ({"backends": {"x": {"api_key": "sk-1"}}}, [("$.backends.x.api_key", "secret")]),
+        ({"backends": {"x": {"api_key_env": "sk-1"}}}, [("$.backends.x.api_key_env", "pattern")]),
+        ({"backends": {"x": {"base_url": "ftp://h"}}}, [("$.backends.x.base_url", "pattern")]),
+    ],
+)
+def test_every_flaw_is_told_with_its_place(tmp_path: Path, document: Any, expected: list[tuple[str, str]]) -> None:
+    """A broken project file is left out, told flaw by flaw, and the bundled agents keep working."""
+    assert flaws(tmp_path, document) == expected
+
+
+def test_all_flaws_are_told_at_once(tmp_path: Path) -> None:
+    """Somebody who repairs a file need not come back for the next flaw."""
+    document = {"agents": [{"id": "a b", "tier": 1}, {"modes": "x"}], "backends": {"y": {"base_url": 5}}}
+
+    assert flaws(tmp_path, document) == [
+        ("$.agents[0].id", "pattern"),
+        ("$.agents[0].tier", "choice"),
+        ("$.agents[1]", "missing"),
+        ("$.agents[1].modes", "type"),
+        ("$.backends.y.base_url", "type"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"backends": {"x": {"api_key": "sk-secret-value"}}},
+        {"backends": {"x": {"api_key_env": "sk-secret-value"}}},
+        {"backends": {"x": {"base_url": "https://me:sk-secret-value@host/"}}},
+        {"backends": {"x": {"token": "sk-secret-value"}}},
+    ],
+)
+def test_a_key_written_into_the_file_is_refused_and_not_repeated(tmp_path: Path, document: Any) -> None:
+    """Keys are named by an environment variable; the flaw does not show the value that stood there."""
+    (broken,) = load(tmp_path, BUNDLED, document).broken
+
+    assert "sk-secret-value" not in "".join(f"{flaw.path} {flaw.message}" for flaw in broken.flaws)
+
+
+def test_near_names_are_told(tmp_path: Path) -> None:
+    """A slip of the pen is answered with the name that was meant."""
+    (broken,) = load(tmp_path, BUNDLED, {"backends": {"x": {"type": "scriptde"}}}).broken
+
+    assert "scripted" in broken.flaws[0].message
+
+
+def test_a_layer_over_a_broken_one_is_read(tmp_path: Path) -> None:
+    """Each file is judged by itself: one that is broken does not take the next with it."""
+    found = load(tmp_path, BUNDLED, "{", {"agents": [{"id": "planner-001", "tier": "t1"}]})
+
+    assert [broken.path for broken in found.broken] == [tmp_path / "1" / "agents.json"]
+    assert found.agents[0].tier == "t1"
+
+
+def test_names_of_secrets_are_known(tmp_path: Path) -> None:
+    """Whoever masks output can ask for the variables that hold keys."""
+    found = Roster(backends={"a": BackendConfig(name="a", type="openai", api_key_env="SOME_KEY")})
+
+    assert found.secret_variables == {"SOME_KEY"}
+    assert load(tmp_path, BUNDLED).secret_variables == frozenset()
+
+
+def test_the_schema_is_a_schema() -> None:
+    """What editors are given is valid, and the bundled file fits it."""
+    Draft202012Validator.check_schema(roster_rules.SCHEMA)
+    bundled = json.loads(resources.bundled("recipes", "agents.json").read_text())
+
+    assert list(Draft202012Validator(roster_rules.SCHEMA).iter_errors(bundled)) == []
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["id", "type", "agents", "backends", "local", "record", "file", "x"]), inner)
+    ),
+    max_leaves=20,
+)
+
+
+@given(document=JSON)
+def test_no_document_breaks_the_loader(tmp_path_factory: pytest.TempPathFactory, document: Any) -> None:
+    """Whatever a file holds, it is either taken or told; the bundled agents are there in both cases."""
+    found = load(tmp_path_factory.mktemp("any"), BUNDLED, document)
+
+    assert {agent.id for agent in found.agents} >= {"planner-001", "writer-001"}
+    assert all(flaw.path.startswith("$") for broken in found.broken for flaw in broken.flaws)
