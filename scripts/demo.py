@@ -4,7 +4,7 @@ Set up Control Room, start it on the example project, and run `creative_draft_sc
     python3 scripts/demo.py [--port 8000] [--exit]
 
 The service stays up afterwards until Ctrl-C; with --exit it is stopped at once.
-The exit code is 0 if the run ended as `done`.
+The exit code is 0 if the run ended as `done`, 1 if not, 130 if it was interrupted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,7 @@ def main() -> None:
     chosen = parser.parse_args()
     environment.prepare(environment.SERVICE, environment.MODEL)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    run: dict[str, Any] | None = None
     try:
         with _service(chosen.project.resolve(), _free_port(chosen.port)) as server:
             run = _follow(server, _post(server))
@@ -56,8 +57,9 @@ def main() -> None:
                 print("The service stays up. Ctrl-C stops it; unfinished runs go on at its next start.", flush=True)
                 signal.pause()
     except KeyboardInterrupt:
-        print("\nstopped", flush=True)
-        return
+        print("\n== stopped", flush=True)
+    if run is None:
+        sys.exit(130)
     sys.exit(0 if run["status"] == "done" else 1)
 
 
@@ -89,13 +91,14 @@ def _service(project: Path, port: int) -> Iterator[str]:
     log_file = project / ".control-room" / "demo.log"
     log_file.parent.mkdir(mode=0o700, exist_ok=True)
     print(f"== starting the service on {project} at {server}; its log is {log_file}", flush=True)
-    with log_file.open("w") as log:
+    with log_file.open("a") as log:
+        told_before = log.tell()
         # In a session of its own: Ctrl-C reaches this script alone, which then stops the service once.
         service = subprocess.Popen(
             command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, env=_surroundings()
         )
         try:
-            _await_readiness(service, server, log_file)
+            _await_readiness(service, server, lambda: log_file.read_text()[told_before:])
             yield server
         finally:
             _stop(service)
@@ -106,14 +109,14 @@ def _surroundings() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("CONTROL_ROOM_")}
 
 
-def _await_readiness(service: subprocess.Popen[bytes], server: str, log_file: Path) -> None:
+def _await_readiness(service: subprocess.Popen[bytes], server: str, told: Callable[[], str]) -> None:
     deadline = time.monotonic() + START_SECONDS
     while service.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(OSError):
             _call("GET", f"{server}/readyz")
             return
         time.sleep(0.1)
-    said = log_file.read_text().strip()[-4000:]
+    said = told().strip()[-4000:]
     ended = f"ended with code {service.returncode}" if service.poll() is not None else "did not get ready"
     sys.exit(f"The service {ended}. It said:\n{said}")
 
