@@ -18,13 +18,11 @@ MAX_CHARACTERS = 20_000
 """Beginning of a description that is looked at."""
 
 _SHOWN_CHARACTERS = 80
-_FILES = "adoc|csv|fountain|html|json|markdown|md|org|rst|tex|text|txt|xml|yaml|yml"
-# Quoted paths may hold spaces; others end at one. What has no known ending is a path only as a folder: `Story/Scenes/`.
-_PATH = re2.compile(
-    rf"""["'`“]([^"'`“”\n]+\.(?i:{_FILES}))["'`”]"""
-    rf"|([^\s\"'`“”<>|,;()\[\]]*[^\s\"'`“”<>|,;()\[\]/.]\.(?i:{_FILES})\b)"
-    r"|((?:[\w.-]+/)+)(?:[\s,;:!?)\]]|\.\s|\.?$)"
-)
+_FILE = r"[^/]\.(?i:adoc|csv|fountain|html|json|markdown|md|org|rst|tex|text|txt|xml|yaml|yml)"
+# A quoted path may hold spaces, any other word ends at one.
+_WORDS = re2.compile(rf"""["'`“]([^"'`“”\n]+{_FILE})["'`”]|([^\s"'`“”<>|,;()\[\]]+)""")
+# What has no known ending is a path only as a folder: `Story/Scenes/`.
+_PATH = re2.compile(rf".*{_FILE}|(\w[\w.-]*/)+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +96,8 @@ def paths_in(text: str) -> list[str]:
     """
     Return the paths of files and folders that a text names, each once; only such as may lie in a workspace.
     """
-    found = (next(part for part in groups if part) for groups in _PATH.findall(text))
-    return list(dict.fromkeys(path for path in found if _inside(path)))
+    words = (quoted or word.rstrip(".:!?") for quoted, word in _WORDS.findall(text))
+    return list(dict.fromkeys(word for word in words if _PATH.fullmatch(word) and _inside(word)))
 
 
 def _patterns(recipe: library.Recipe) -> Iterator[task_patterns.Pattern]:

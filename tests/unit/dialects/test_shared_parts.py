@@ -1,0 +1,160 @@
+"""
+Tests of what dialects share: task patterns, and schemas applied to recipes.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.dialects import json_schemas, task_patterns
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "length", "parts"),
+    [
+        ("draft scene", "Please DRAFT SCENE 21", 11, {}),
+        ("straße", "in der STRASSE", 6, {}),
+        ("/scene (?P<number>[0-9]+)/", "Draft Scene 21 now", 8, {"number": "21"}),
+        ("/(?P<a>x)|(?P<b>y)/", "y", 1, {"b": "y"}),
+        ("/", "a/b", 1, {}),
+        ("a.c", "a.c", 3, {}),
+    ],
+)
+def test_a_pattern_that_occurs(pattern, text, length, parts):
+    """
+    Phrases and expressions occur whatever the case; named groups that took part are told.
+    """
+    match = task_patterns.read(pattern).match(text)
+
+    assert match is not None
+    assert (match.length, dict(match.parts)) == (length, parts)
+
+
+@pytest.mark.parametrize(("pattern", "text"), [("draft scene", "draft a scene"), ("a.c", "abc"), ("/^a/", "ba")])
+def test_a_pattern_that_does_not_occur(pattern, text):
+    """
+    A phrase is taken literally.
+    """
+    assert task_patterns.read(pattern).match(text) is None
+
+
+@pytest.mark.parametrize("pattern", ["", " ", "//", "/a*/", "/(/", "/(?=a)/", r"/(a)\1/", "x" * 501, "/\ud800/"])
+def test_a_pattern_that_cannot_be_used(pattern):
+    """
+    Blank, empty, broken and backtracking patterns are refused with a reason.
+    """
+    with pytest.raises(ValueError, match=r".+"):
+        task_patterns.read(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["/(a+)+b/", "/(a|aa)+b/", "/(.*a){20}b/", "/(x+x+)+y/", "/^(a?){30}a{30}$/"])
+def test_catastrophic_patterns_take_linear_time(pattern):
+    """
+    Expressions that make other matchers hang answer at once.
+    """
+    read = task_patterns.read(pattern)
+    began = time.monotonic()
+    read.match("a" * 20_000)
+    read.match("x" * 20_000)
+
+    assert time.monotonic() - began < 2
+
+
+@given(st.text(), st.text())
+def test_any_pattern_is_read_or_refused_and_matches_any_text(pattern, text):
+    """
+    Neither patterns nor texts break the matcher.
+    """
+    try:
+        read = task_patterns.read(pattern)
+    except ValueError:
+        return
+    read.match(text.encode("utf-8", "replace").decode())
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string", "pattern": "^x+$"},
+        "either": {"type": ["string", "null"]},
+        "name": {"enum": ["red", "green"]},
+        "count": {"type": "integer", "minimum": 3},
+        "list": {"type": "array", "items": {"type": "string"}},
+    },
+    "required": ["text", "either"],
+    "additionalProperties": False,
+}
+
+
+SOUND = {"text": "x", "either": None}
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (SOUND, []),
+        ({}, [("$.text", "missing_field", "is missing"), ("$.either", "missing_field", "is missing")]),
+        ([], [("$", "wrong_type", "must be an object, not a list")]),
+        ({"text": 3, "either": True}, [
+            ("$.text", "wrong_type", "must be a text, not a number"),
+            ("$.either", "wrong_type", "must be a text or null, not true or false"),
+        ]),
+        ({"text": "y", "either": None}, [("$.text", "invalid_value", "'y' does not have the form ^x+$")]),
+        (SOUND | {"name": "gren"}, [("$.name", "invalid_value", "'gren' is not allowed; did you mean green?")]),
+        (SOUND | {"texd": 1}, [("$.texd", "unknown_field", "is not known here; did you mean text?")]),
+        (SOUND | {"count": 1}, [("$.count", "invalid_value", "1 is less than the minimum of 3")]),
+        (SOUND | {"list": ["a", 1]}, [("$.list[1]", "wrong_type", "must be a text, not a number")]),
+    ],
+)  # fmt: skip
+def test_flaws_of_a_value(value, told):
+    """
+    Each breach is told in words, with its path.
+    """
+    found = json_schemas.flaws(SCHEMA, value)
+
+    assert [(flaw.path, flaw.code, flaw.message) for flaw in found] == told
+
+
+def test_a_schema_is_never_fetched():
+    """
+    A reference to somewhere else is not followed.
+    """
+    with pytest.raises(Exception, match="example"):
+        json_schemas.flaws({"$ref": "http://example.invalid/schema"}, {})
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        ({}, []),
+        ({"properties": {"$ref": {"type": "string"}, "patternProperties": {}}}, []),
+        ({"properties": {"a": {"default": {"$ref": "x"}}}}, []),
+        (3, [("$.args_schema", "wrong_type")]),
+        ({"type": "array"}, [("$.args_schema.type", "invalid_value")]),
+        ({"required": "a"}, [("$.args_schema.required", "wrong_type")]),
+        ({"allOf": [{"$ref": "#"}]}, [("$.args_schema.allOf[0].$ref", "unsupported_keyword")]),
+        ({"patternProperties": {"(a+)+": {}}}, [("$.args_schema.patternProperties", "unsupported_keyword")]),
+    ],
+)
+def test_flaws_of_a_schema_of_arguments(schema, told):
+    """
+    A recipe's schema must be one, describe an object, and stand alone.
+    """
+    found = json_schemas.schema_flaws(schema, ("args_schema",))
+
+    assert [(flaw.path, flaw.code) for flaw in found] == told
+
+
+def test_catastrophic_patterns_of_a_schema_take_linear_time():
+    """
+    `pattern` is matched by RE2 as well.
+    """
+    began = time.monotonic()
+    found = json_schemas.flaws({"type": "string", "pattern": "^(a+)+$"}, "a" * 20_000 + "b")
+
+    assert len(found) == 1
+    assert time.monotonic() - began < 2
