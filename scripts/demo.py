@@ -98,7 +98,7 @@ def _service(project: Path, port: int) -> Iterator[str]:
             command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, env=_surroundings()
         )
         try:
-            _await_readiness(service, server, lambda: log_file.read_text()[told_before:])
+            _await_readiness(service, server, lambda: log_file.read_bytes()[told_before:].decode())
             yield server
         finally:
             _stop(service)
