@@ -166,7 +166,7 @@ class House:
     async def _live(self, stay: Stay) -> None:
         loaded = stay.log is not None or await self._load_seated(stay)
         while loaded and await self._runs_on(stay):
-            self._equip(stay)
+            loaded = await self._load_seated(stay)
 
     def _watch(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -223,15 +223,26 @@ class House:
     async def _runs_on(self, stay: Stay) -> bool:
         assert stay.log is not None
         assert stay.runner is not None
-        state = await stay.runner.run()
+        state = await self._run(stay.runner, stay.run_id)
         self.seats.free(stay.run_id)
         async with self.turns.of(stay.run_id):
-            if self._is_sent_on(stay, state):
-                return True
-            await self._unload(stay, state)
-            began = stay.log.loaded.decisions.taken_since_resume
-            self._leave(stay, state, keeps_workspace=began and not state.finished)
-        return False
+            decisions, on = stay.log.loaded.decisions, self._is_sent_on(stay, state)
+            if state is states.RunState.PAUSED and decisions.paused is None and not on:
+                self.parked[stay.run_id] = stay.runner.view()
+            await self._unload(stay)
+            if not on:
+                self._leave(stay, state, keeps_workspace=decisions.taken_since_resume and not state.finished)
+        return on
+
+    async def _run(self, running: runner.Runner, run_id: str) -> states.RunState:
+        try:
+            return await running.run()
+        except errors.StorageFault as fault:
+            _log.error("not brought to rest: %s", fault.message, extra={"run_id": run_id, "code": fault.code})
+            self._reload_later(run_id)
+        except (Exception, errors.Fault):  # noqa: BLE001 - one run must not take the others down
+            _log.exception("the runner broke", extra={"run_id": run_id})
+        return states.RunState.PAUSED
 
     def _is_sent_on(self, stay: Stay, state: states.RunState) -> bool:
         assert stay.log is not None
@@ -239,15 +250,14 @@ class House:
             return False
         return not self.stopping or stay.log.loaded.decisions.cancel_requested_at is not None
 
-    async def _unload(self, stay: Stay, state: states.RunState) -> None:
+    async def _unload(self, stay: Stay) -> None:
         assert stay.log is not None
-        assert stay.runner is not None
-        if state is states.RunState.PAUSED and stay.log.loaded.decisions.paused is None:
-            self.parked[stay.run_id] = stay.runner.view()
         try:
             await stay.log.close()
         except errors.StorageFault as fault:
             _log.error("not closed well: %s", fault.message, extra={"run_id": stay.run_id, "code": fault.code})
+        stay.opened.clear()
+        stay.log = stay.runner = None
 
     def _leave(self, stay: Stay, state: states.RunState, *, keeps_workspace: bool = False) -> None:
         del self.stays[stay.run_id]
@@ -267,8 +277,16 @@ class House:
         reload.add_done_callback(self._reloads.discard)
 
     async def _reload(self, run_id: str) -> None:
-        await self._equipment.clock.sleep(RELOAD_SECONDS)
-        self.queue(await self._store.summary(run_id))
+        while True:
+            await self._equipment.clock.sleep(RELOAD_SECONDS)
+            try:
+                self.queue(await self._store.summary(run_id))
+            except errors.NotFound:
+                return
+            except errors.StorageFault as fault:
+                _log.warning("not queued now: %s", fault.message, extra={"run_id": run_id, "code": fault.code})
+            else:
+                return
 
     # -- small change
 

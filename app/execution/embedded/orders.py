@@ -143,10 +143,10 @@ class Orders:
         self._reach("pool.before_cancel")
         written = await log.decide(decisions.DecisionKind.CANCEL_REQUESTED, {})
         self._reach("pool.after_cancel")
-        if log.loaded.decisions.ended is not None:
-            raise _wrong(log.loaded.start.run_id, log.loaded.decisions.status, "cancelled")
         if written:
             log.add_event(events.EventType.RUN_CANCEL_REQUESTED)
+        elif log.loaded.decisions.ended is not None:
+            raise _wrong(log.loaded.start.run_id, log.loaded.decisions.status, "cancelled")
 
     # -- pause, unpause
 
@@ -176,8 +176,10 @@ class Orders:
         if stay is None:
             return await self._unpause_resting(await self._unfinished(run_id))
         log = await self._house.take_up(stay)
+        parked = log.loaded.decisions.paused is None and _runner(stay).view().status is states.RunState.PAUSED
         try:
-            await self._write_unpause(log)
+            if not parked:
+                await self._write_unpause(log)
             stay.sent_on = True
         finally:
             self._house.go_on(stay)
@@ -214,7 +216,8 @@ class Orders:
             raise _wrong(run_id, state, "resumed")
         self._refuse_while_stopping()
         async with self._opened(run_id) as log:
-            await self._write_resume(log, how)
+            taken_over = {} if summary.owner == "service" else {"owner": "service"}
+            await self._write_resume(log, dataclasses.replace(how, overrides={**how.overrides, **taken_over}))
         return self._queue(summary)
 
     async def _write_resume(self, log: stores.RunLog, how: pool_port.Resume) -> None:
@@ -222,13 +225,12 @@ class Orders:
         if found.decisions.ended is not None and found.decisions.ended.status is states.RunState.DONE:
             raise _wrong(found.start.run_id, states.RunState.DONE, "resumed")
         dead = resumption.dead_positions(found, how.from_key)
-        overrides = dict(how.overrides) | ({} if found.start.owner == "service" else {"owner": "service"})
-        sent_on = _sent_on(found, dead, overrides)
+        sent_on = _sent_on(found, dead, how.overrides)
         if how.overrides:
             await self._make_sure_it_replays(sent_on, log)
         spans: plain.Json = decisions.ranges(dead)
         self._reach("pool.before_resume")
-        await self._decide_resume(log, {"dead": spans, "overrides": overrides})
+        await self._decide_resume(log, {"dead": spans, "overrides": dict(how.overrides)})
         self._reach("pool.after_resume")
         log.add_event(events.EventType.RUN_RESUMED, None, {"dead": spans})
         await self._show(log, dataclasses.replace(sent_on, decisions=log.loaded.decisions))

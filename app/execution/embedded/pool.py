@@ -7,11 +7,11 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from app import errors
-from app.engine import operations, pool_port, ports, records, runner, states, stores, views
+from app.engine import operations, pool_port, ports, runner, states, stores, views
 from app.execution.embedded import gates, recovery
 from app.execution.embedded.house import House
 from app.execution.embedded.orders import Orders
@@ -138,7 +138,7 @@ class Pool:
         """
         if not self._gates.answer(run_id, key, decision, message):
             loaded = await self._store.read(run_id)
-            if _is_recorded(loaded.records, key):
+            if gates.is_recorded(loaded.records, key):
                 raise gates.decided(key)
             raise errors.NotFound(f"the run {run_id} has no open gate {key!r}", code="unknown_gate", key=key)
         await self._recorded(run_id, key)
@@ -278,7 +278,7 @@ class Pool:
             number = self.change_number(run_id)
             stay = self._house.stays.get(run_id)
             view = stay.runner.view() if stay is not None and stay.runner is not None else None
-            if _is_recorded((await self._store.read(run_id)).records if view is None else view.records, key):
+            if gates.is_recorded((await self._store.read(run_id)).records if view is None else view.records, key):
                 return
             if view is None:
                 raise errors.Conflict("the run stopped before the answer was written", code="not_recorded", key=key)
@@ -286,7 +286,3 @@ class Pool:
 
     async def _state_at_rest(self, run_id: str) -> states.RunState:
         return states.RunState((await self._store.summary(run_id)).status)
-
-
-def _is_recorded(lines: Sequence[records.Record], key: str) -> bool:
-    return any(record.key == key and record.final for record in reversed(lines))

@@ -89,6 +89,7 @@ class Toolbox:
         self._file = file
         self._held: dict[str, asyncio.Event] = {}
         self._begun: dict[str, asyncio.Event] = {}
+        self._resisting: dict[str, asyncio.Event] = {}
         self._failing: dict[str, str] = {}
 
     def hold(self, key: str) -> asyncio.Event:
@@ -96,6 +97,12 @@ class Toolbox:
         Make a step wait until the event returned is set.
         """
         return self._held.setdefault(key, asyncio.Event())
+
+    def resist(self, key: str) -> asyncio.Event:
+        """
+        Make a step take its time when it is cut off, until the event returned is set.
+        """
+        return self._resisting.setdefault(key, asyncio.Event())
 
     def fail(self, key: str, code: str = "toy_broken") -> None:
         """
@@ -126,12 +133,15 @@ class Toolbox:
             await self._wait(call)
         except asyncio.CancelledError:
             self.cut.append(call.key)
+            if call.key in self._resisting:
+                await self._resisting[call.key].wait()
             raise
         finally:
             self.busy -= 1
         if call.key in self._failing:
             raise errors.ToolFailed(f"{call.key} is to fail", code=self._failing[call.key])
-        return records.Result(output={"said": f"{call.key} done"}, summary=call.key)
+        said = f"{call.key} done" * (10_000 if call.key.startswith("big") else 1)
+        return records.Result(output={"said": said}, summary=call.key)
 
     def _note(self, call: ports.Call) -> None:
         self.executed.append(f"{call.key}/{call.attempt}")
