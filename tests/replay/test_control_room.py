@@ -1,0 +1,232 @@
+"""
+Golden journals of control_room: its driver asks for the same operations for ever, and wrong journals are caught.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from app import clock, errors
+from app.dialects.registry import DIALECTS
+from app.engine import conductor, context, decisions, journal_lines, plain, probes, records, replay, runner, stores
+from app.engine.states import RunState
+from tests.replay import golden
+from tests.unit.engine import logs
+
+DIALECT = DIALECTS["control_room"]
+
+
+class Bench:
+    """
+    A driver replayed from lines alone.
+    """
+
+    def __init__(self, run: golden.Golden) -> None:
+        self.run = run
+        self.context = context.DriverContext(run.start, lambda key, facts: None)
+        self.conductor = conductor.Conductor(lambda: DIALECT.drive(self.context))
+
+    async def replay(self, lines: list[dict[str, Any]]) -> None:
+        """
+        Hand the lines to the driver.
+        """
+        read = [records.read(position, line) for position, line in enumerate(lines)]
+        loaded = stores.Loaded(start=self.run.start, records=read, decisions=decisions.Decisions(), emitted=frozenset())
+        await replay.replay(self.conductor, loaded, self._read_blob)
+
+    async def _read_blob(self, blob: records.BlobRef) -> plain.Json:
+        content = self.run.blobs[blob.sha256]
+        return content if blob.text else json.loads(content)
+
+
+class Recorded:
+    """
+    Perform what the golden journal holds, and nothing else.
+    """
+
+    def __init__(self, run: golden.Golden) -> None:
+        self._run = run
+        self._lines = {line["key"]: line for line in run.lines}
+        self.performed: list[str] = []
+
+    async def perform(self, call: Any) -> records.Result:
+        """
+        Return the recorded result of a step.
+        """
+        line = self._lines[call.key]
+        record = records.read(0, line)
+        self.performed.append(call.key)
+        output = record.output
+        if record.blob is not None:
+            content = self._run.blobs[record.blob.sha256]
+            output = content if record.blob.text else json.loads(content)
+        summary = None if isinstance(output, str) else record.summary
+        return records.Result(status=record.status, output=output, summary=summary, error=record.error)
+
+
+def _lines(run):
+    return copy.deepcopy([dict(line) for line in run.lines])
+
+
+@pytest.fixture(params=golden.names())
+def run(request):
+    """
+    Return each recorded run.
+    """
+    return golden.load(request.param)
+
+
+def test_a_journal_is_kept_of_each_kind():
+    """
+    Every run that is described has its file, and none lies about that is not.
+    """
+    assert set(golden.names()) == set(golden.MADE)
+
+
+async def test_a_whole_journal_ends_as_it_did(run):
+    """
+    Ending, error, slots and progress come out of the lines alone.
+    """
+    bench = Bench(run)
+    await bench.replay(_lines(run))
+    board, failure = bench.context.board(), bench.conductor.failure
+
+    assert bench.conductor.finished
+    assert {name: slot.to_json() for name, slot in board.slots.items()} == run.slots
+    assert board.progress.finished_steps == run.manifest["current_step_index"]
+    assert board.progress.total_steps == run.manifest["total_steps"]
+    if failure is None:
+        assert run.ended["status"] == "done"
+        assert bench.conductor.result.to_json() == run.ended["ending"]
+    else:
+        assert isinstance(failure, errors.RunFailed)
+        assert plain.plain(failure.to_json()) == run.ended["error"]
+        causes = [position for position, line in enumerate(run.lines) if line["key"] in failure.causes]
+        assert causes == run.ended["causes"]
+
+
+async def test_after_each_prefix_the_next_line_is_asked_for(run):
+    """
+    Whatever a journal has lost of its end, the driver asks for what came next, at the same place of the recipe.
+    """
+    for length in range(len(run.lines)):
+        bench = Bench(run)
+        await bench.replay(_lines(run)[:length])
+        expected = run.lines[length]
+        (ask,) = bench.conductor.asks.values()
+
+        assert ask.key == expected["key"]
+        assert ask.fingerprint == expected["operation"]["hash"]
+        assert plain.plain(ask.body) == expected["operation"].get("body", plain.plain(ask.body))
+        shown = journal_lines.facts_of(ask.operation) | plain.plain(dataclasses.asdict(ask.place))
+        assert {name: value for name, value in shown.items() if name in expected} == {
+            name: expected[name] for name in shown if name in expected
+        }
+
+
+async def test_a_restart_after_each_prefix_ends_the_same(run):
+    """
+    The runner takes a run up behind any line, performs only the rest, and leaves the same journal and files.
+    """
+    for length in range(len(run.lines) + 1):
+        disk = logs.Disk(run.start)
+        disk.steps = [plain.encode(line) for line in _lines(run)[:length]]
+        disk.blobs = {digest: content.encode() for digest, content in run.blobs.items()}
+        performer: Any = Recorded(run)
+        kinds = ("tool_call", "agent_call", "commit_file", "check", "open_issue", "refusal")
+        equipment = runner.Equipment(
+            performers=dict.fromkeys(kinds, performer),
+            clock=clock.FakeClock(),
+            masker=plain.Masker(),
+            probes=probes.NoProbes(),
+        )
+        log: Any = logs.ListLog(disk)
+        state = await runner.Runner(log, DIALECT, equipment, logs.CountedSlots(), lambda: None).run()
+        manifest = {name: value for name, value in run.manifest.items() if name not in ("updated_at", "completed_at")}
+
+        assert state is RunState(run.ended["status"])
+        assert performer.performed == [line["key"] for line in run.lines[length:]]
+        assert [_without_times(json.loads(line)) for line in disk.steps] == [_without_times(line) for line in run.lines]
+        assert disk.files["cache.json"] == run.slots
+        assert {name: disk.files["run.json"][name] for name in manifest} == manifest
+
+
+def _without_times(line):
+    return {name: value for name, value in line.items() if name not in ("started_at", "completed_at", "duration_ms")}
+
+
+async def test_a_line_of_another_operation_is_caught(run):
+    """
+    A journal whose step was another one than the driver asks for is refused, with both operations.
+    """
+    for position in range(len(run.lines)):
+        lines = _lines(run)
+        lines[position]["operation"] = {"hash": "sha256:" + "0" * 64}
+        with pytest.raises(errors.NondeterminismFault) as caught:
+            await Bench(run).replay(lines)
+
+        assert caught.value.key == lines[position]["key"]
+        assert caught.value.detail["line"] == position + 1
+        assert caught.value.detail["asked"]["hash"] == run.lines[position]["operation"]["hash"]
+
+
+async def test_a_line_that_nobody_asks_for_is_caught(run):
+    """
+    Foreign keys, a missing line, swapped lines and lines behind the end are refused.
+    """
+    wrong = []
+    for position in range(len(run.lines)):
+        renamed = _lines(run)
+        renamed[position]["key"] = "foreign"
+        wrong.append(renamed)
+        if position + 1 < len(run.lines):
+            wrong.append(_lines(run)[:position] + _lines(run)[position + 1 :])
+            swapped = _lines(run)
+            swapped[position], swapped[position + 1] = swapped[position + 1], swapped[position]
+            wrong.append(swapped)
+    wrong.append([*_lines(run), _lines(run)[-1]])
+    wrong.append([*_lines(run), _lines(run)[0] | {"key": "further"}])
+
+    for lines in wrong:
+        with pytest.raises(errors.NondeterminismFault):
+            await Bench(run).replay(lines)
+
+
+async def test_other_facts_at_the_start_are_caught(run):
+    """
+    A run whose recipe, arguments or description are not those of its journal does not replay.
+    """
+    other = dataclasses.replace(run.start, description="Something else")
+    with pytest.raises(errors.NondeterminismFault):
+        await Bench(dataclasses.replace(run, start=other)).replay(_lines(run))
+
+
+async def test_another_output_is_caught_where_it_is_read():
+    """
+    A payload or a reply changed behind the run's back shows in the next operation that reads it.
+    """
+    run = golden.load("creative_draft_scene")
+    for position in range(1, len(run.lines) - 4):
+        lines = _lines(run)
+        line = lines[position]
+        line["output"] = "changed" if line["phase"] == "b" else line["output"] | {"report": "changed"}
+
+        with pytest.raises(errors.NondeterminismFault):
+            await Bench(run).replay(lines)
+
+
+async def test_journals_are_those_of_todays_driver():
+    """
+    What is recorded anew is what is kept, as long as the bundled recipes are the same.
+    """
+    for name in ("outputs_and_findings", "long_texts", "broken_reference", "failed_agent", "not_done"):
+        kept = golden.load(name)
+        made = await golden.record(name, golden.FOLDER)
+
+        assert [_without_times(line) for line in made["steps"]] == [_without_times(line) for line in kept.lines]
+        assert made["start"]["driver_version"] == kept.start.driver_version == DIALECT.driver_version
