@@ -1,5 +1,5 @@
 """
-Write the JSON Schema of each dialect's recipes to recipes/schema/, for editors.
+Write the JSON Schema of each dialect's recipes, and of agents.json, to recipes/schema/, for editors.
 
     .venv/bin/python scripts/publish_schemas.py
 """
@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from app.agents import roster_rules  # noqa: E402
 from app.dialects import registry  # noqa: E402
 
 
-def text_of(dialect: str) -> str:
+def text_of(schema: Mapping[str, Any]) -> str:
     """
-    Return the file's content for a dialect.
+    Return the file's content for a schema.
     """
-    return json.dumps(registry.DIALECTS[dialect].json_schema(), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":
-    for name in registry.DIALECTS:
-        (ROOT / "recipes" / "schema" / f"{name}.json").write_text(text_of(name), encoding="utf-8")
+    schemas = {name: dialect.json_schema() for name, dialect in registry.DIALECTS.items()}
+    for name, schema in {**schemas, "agents": roster_rules.SCHEMA}.items():
+        (ROOT / "recipes" / "schema" / f"{name}.json").write_text(text_of(schema), encoding="utf-8")

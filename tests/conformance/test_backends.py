@@ -36,7 +36,6 @@ Making = Callable[[], Backends]
         "script",
         "taped-script",
         pytest.param("local", marks=MODEL),
-        pytest.param("taped-local", marks=MODEL),
     ]
 )
 def name(request: pytest.FixtureRequest) -> str:
@@ -49,9 +48,6 @@ def make(tmp_path: Path) -> Making:
     configs = [
         BackendConfig(name="local", type="local"),
         BackendConfig(name="script", type="scripted", file=tmp_path / "script.json"),
-        BackendConfig(
-            name="taped-local", type="scripted", record=Recording(backend="local", file=tmp_path / "local.jsonl")
-        ),
         BackendConfig(
             name="taped-script", type="scripted", record=Recording(backend="script", file=tmp_path / "script.jsonl")
         ),

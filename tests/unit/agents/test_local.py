@@ -256,21 +256,21 @@ def test_the_model_dies_with_a_service_that_is_killed() -> None:
 def test_the_model_ends_when_nobody_can_ask_any_more() -> None:
     """The end of standard input ends the process in the middle of an answer, where the kernel offers no other leash."""
     file = str(local._model_file())
-    worker = subprocess.Popen(
-        [sys.executable, "-m", "app.agents.local_worker", str(os.getpid()), file, "4096"],
+    companion = subprocess.Popen(
+        [sys.executable, "-m", "app.agents.local_model", str(os.getpid()), file, "4096"],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
-    assert worker.stdin is not None
-    assert worker.stdout is not None
-    ready = json.loads(worker.stdout.readline())
+    assert companion.stdin is not None
+    assert companion.stdout is not None
+    ready = json.loads(companion.stdout.readline())
     question = {"messages": [{"role": "user", "content": SLOW}], "max_tokens": 4_000, "schema": None}
     question |= {"most_prompt_tokens": 4_096}
-    worker.stdin.write(json.dumps(question).encode() + b"\n")
-    worker.stdin.close()
+    companion.stdin.write(json.dumps(question).encode() + b"\n")
+    companion.stdin.close()
 
     assert ready == {"ready": True}
-    assert worker.wait(5) == 0
-    worker.stdout.close()
+    assert companion.wait(5) == 0
+    companion.stdout.close()

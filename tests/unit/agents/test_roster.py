@@ -5,6 +5,7 @@ The roster: layers of agents.json, and everything that can be wrong with them.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from app import resources
-from app.agents import roster, roster_rules
+from app.agents import entries, roster, roster_rules
 from app.agents.configuration import BackendConfig, Recording, Roster
 
+ROOT = Path(__file__).resolve().parents[3]
 PLANNER = {"id": "planner-001", "archetype": "planner", "tier": "t3", "backend": "local", "role": "You plan."}
 BUNDLED = {
     "agents": [PLANNER, {"id": "writer-001", "archetype": "writer", "tier": "t5", "backend": "local"}],
@@ -217,3 +219,28 @@ def test_no_document_breaks_the_loader(tmp_path_factory: pytest.TempPathFactory,
 
     assert {agent.id for agent in found.agents} >= {"planner-001", "writer-001"}
     assert all(flaw.path.startswith("$") for broken in found.broken for flaw in broken.flaws)
+
+
+def test_the_published_schema_is_the_one_in_use() -> None:
+    """`scripts/publish_schemas.py` has written the schema that files are held to."""
+    published = json.loads(resources.bundled("recipes", "schema", "agents.json").read_text())
+
+    assert published == roster_rules.SCHEMA
+
+
+@pytest.mark.parametrize(
+    ("part", "schema"),
+    [
+        ("agent", roster_rules.SCHEMA["properties"]["agents"]["items"]),
+        ("backend", roster_rules.SCHEMA["properties"]["backends"]["additionalProperties"]),
+        ("entry", entries.ENTRY_SCHEMA),
+    ],
+)
+def test_every_field_is_documented(part: str, schema: dict[str, Any]) -> None:
+    """The tables of docs/agents.md list the fields of the schema, with its own words where it has some."""
+    text = (ROOT / "docs" / "agents.md").read_text()
+    table = text.split(f"<!-- {part} -->")[1].split(f"<!-- /{part} -->")[0]
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", table, re.MULTILINE))
+
+    assert set(rows) == set(schema["properties"])
+    assert all(rows[name] == rule["title"] for name, rule in schema["properties"].items() if "title" in rule)

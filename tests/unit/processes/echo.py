@@ -1,5 +1,5 @@
 """
-A worker to try workers with: it says back what it hears, and does as it is told.
+A companion to try companions with: it says back what it hears, and does as it is told.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-The process that holds the local model: `python -m app.agents.local_worker PARENT_PID MODEL_FILE CONTEXT_TOKENS`.
+The process that holds the local model: `python -m app.agents.local_model PARENT_PID MODEL_FILE CONTEXT_TOKENS`.
 
 It says `{"ready": true}` once the model is loaded, then answers each line of standard input with one line. It ends
 with its parent, or when standard input does, also in the middle of an answer.

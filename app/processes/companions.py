@@ -1,7 +1,7 @@
 """
-Workers: child processes of our own that answer one JSON line with another, one question at a time.
+Companions: child processes of our own that answer one JSON line with another, one question at a time.
 
-A worker isolates native code: it can be killed in the middle of a computation, and what crashes it does not crash
+A companion isolates native code: it can be killed in the middle of a computation, and what crashes it does not crash
 the service. It dies with the service, however that dies (`app.processes.leash`).
 """
 
@@ -28,15 +28,15 @@ _OWN_ROOT = str(Path(__file__).resolve().parents[2])
 _INHERITED = ("PATH", "LANG", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TMPDIR")
 
 
-class WorkerLost(errors.ControlRoomError):
+class CompanionLost(errors.ControlRoomError):
     """
-    The worker process ended before it had answered.
+    The companion process ended before it had answered.
     """
 
-    default_code = "worker_lost"
+    default_code = "companion_lost"
 
 
-class Worker:
+class Companion:
     """
     A running child process.
     """
@@ -47,7 +47,7 @@ class Worker:
         self._handle = _handle(process.pid)
 
     @classmethod
-    async def start(cls, module: str, *arguments: str) -> Worker:
+    async def start(cls, module: str, *arguments: str) -> Companion:
         """
         Start `python -m module <pid of this process> arguments…` with our import path and hardly any environment.
         """
@@ -88,10 +88,10 @@ class Worker:
 
     async def hear(self) -> dict[str, plain.Json]:
         """
-        Return the next line that the worker says.
+        Return the next line that the companion says.
 
         Raises:
-            WorkerLost: it ended instead.
+            CompanionLost: it ended instead.
         """
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
@@ -102,12 +102,12 @@ class Worker:
 
     async def ask(self, question: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
         """
-        Say one line and return the next one that the worker says.
+        Say one line and return the next one that the companion says.
 
-        A caller that stops waiting must end the worker: its answer would be taken for the next question's.
+        A caller that stops waiting must end the companion: its answer would be taken for the next question's.
 
         Raises:
-            WorkerLost: it ended before it had answered.
+            CompanionLost: it ended before it had answered.
         """
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(question).encode() + b"\n")
@@ -133,11 +133,11 @@ class Worker:
         await self._process.wait()
         self._release()
 
-    async def _lost(self) -> WorkerLost:
+    async def _lost(self) -> CompanionLost:
         code = await self._process.wait()
         told = "" if self._complaints.closed else _tail(self._complaints)
         self._release()
-        return WorkerLost(detail={"exit_code": code, "stderr": told})
+        return CompanionLost(detail={"exit_code": code, "stderr": told})
 
     def _release(self) -> None:
         self._complaints.close()

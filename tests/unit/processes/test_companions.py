@@ -1,0 +1,130 @@
+"""
+Companions: real child processes, asked, killed and left alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from app.processes import companions
+from tests.unit.agents import living
+
+ECHO = "tests.unit.processes.echo"
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+async def companion() -> AsyncIterator[companions.Companion]:
+    started = await companions.Companion.start(ECHO, "one", "two words")
+    yield started
+    await started.end()
+
+
+async def test_a_companion_answers_one_question_after_another(companion: companions.Companion) -> None:
+    """Each question gets its own answer, whatever characters it holds."""
+    answers = [await companion.ask({"say": text}) for text in ("hello", "zwei\nZeilen", "\x00 ☃", "x" * 300_000)]
+
+    assert [answer["heard"]["say"] for answer in answers] == ["hello", "zwei\nZeilen", "\x00 ☃", "x" * 300_000]
+
+
+async def test_a_companion_gets_its_arguments_and_hardly_any_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Secrets of the service's environment do not reach a companion, and it holds no folder of the project."""
+    monkeypatch.setenv("SOME_API_KEY", "sk-secret")
+    companion = await companions.Companion.start(ECHO, "one", "two words")
+    told = await companion.ask({"do": "tell"})
+    await companion.end()
+
+    assert told["arguments"] == ["one", "two words"]
+    assert "sk-secret" not in told["environment"].values()
+    assert told["cwd"] == "/"
+
+
+async def test_a_companion_that_ends_tells_why(companion: companions.Companion) -> None:
+    """A companion that ends in place of an answer is an error with its exit code and its last words."""
+    with pytest.raises(companions.CompanionLost) as lost:
+        await companion.ask({"do": "complain and leave"})
+
+    assert lost.value.detail == {"exit_code": 3, "stderr": "something is wrong"}
+    assert not companion.alive
+
+
+async def test_a_question_to_a_dead_companion_fails(companion: companions.Companion) -> None:
+    """A companion killed from outside is noticed at the next question at the latest."""
+    os.kill(companion.pid, signal.SIGKILL)
+
+    with pytest.raises(companions.CompanionLost) as lost:
+        await companion.ask({"say": "hello"})
+    assert lost.value.detail["exit_code"] == -signal.SIGKILL
+
+
+async def test_end_kills_a_companion_that_hangs(companion: companions.Companion) -> None:
+    """A companion that never answers is gone when `end` returns, and ending it again does nothing."""
+    asking = asyncio.ensure_future(companion.ask({"do": "hang"}))
+    await companion.end()
+    await companion.end()
+
+    assert companion.pid not in living.children()
+    assert isinstance((await asyncio.gather(asking, return_exceptions=True))[0], companions.CompanionLost)
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+async def test_signals_that_end_a_service_are_not_for_companions(
+    companion: companions.Companion, ending: signal.Signals
+) -> None:
+    """Whoever signals a whole group of processes leaves it to the service what becomes of its companions."""
+    await companion.ask({"say": "I am here"})
+    os.kill(companion.pid, ending)
+
+    assert (await companion.ask({"say": "still"}))["heard"] == {"say": "still"}
+    assert os.getpgid(companion.pid) != os.getpgid(0)
+
+
+SERVICE = """
+import asyncio, sys
+from app.processes import companions
+
+async def main():
+    companion = await companions.Companion.start("tests.unit.processes.echo")
+    await companion.ask({"say": "hello"})
+    print(companion.pid, flush=True)
+    await companion.ask({"do": "hang"})
+
+asyncio.run(main())
+"""
+
+
+def test_a_companion_dies_with_a_service_that_is_killed() -> None:
+    """SIGKILL of the service, which no code of it sees, ends its companion too, hanging or not."""
+    service = subprocess.Popen([sys.executable, "-c", SERVICE], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert service.stdout is not None
+    handle = os.pidfd_open(int(service.stdout.readline()))
+    service.kill()
+    service.communicate()
+
+    assert living.ended_within(handle, 5)
+    os.close(handle)
+
+
+def test_a_companion_whose_parent_is_gone_already_ends_at_once() -> None:
+    """A companion that finds another parent than the one it was started by does nothing."""
+    orphan = subprocess.run(
+        [sys.executable, "-m", ECHO, "1"],
+        cwd=ROOT,
+        input="{}\n",
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+    assert (orphan.returncode, orphan.stdout) == (0, "")
