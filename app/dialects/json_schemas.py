@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from app import errors
 from app.dialects import task_patterns
-from app.engine import plain
-from app.engine.json_text import Parts, json_path
+from app.engine import json_text, plain
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
     from jsonschema.protocols import Validator
 
-Lenience = Callable[[Parts, str], bool]
+Lenience = Callable[[json_text.Parts, str], bool]
 """Tells, for a place and a keyword of the schema, whether a breach is let pass."""
 
 _MAX_FLAWS = 200
@@ -48,7 +47,7 @@ def validator(schema: Mapping[str, plain.Json]) -> Validator:
 
 
 def flaws(
-    schema: Mapping[str, plain.Json], value: plain.Json, base: Parts = (), lenient: Lenience | None = None
+    schema: Mapping[str, plain.Json], value: plain.Json, base: json_text.Parts = (), lenient: Lenience | None = None
 ) -> list[errors.Flaw]:
     """
     Return how a value breaks a schema, at most two hundred times.
@@ -65,7 +64,7 @@ def flaws(
     return list(dict.fromkeys(itertools.islice(told, _MAX_FLAWS)))
 
 
-def schema_flaws(schema: plain.Json, base: Parts = ()) -> list[errors.Flaw]:
+def schema_flaws(schema: plain.Json, base: json_text.Parts = ()) -> list[errors.Flaw]:
     """
     Return what keeps a schema that a recipe brings from being used: it must stand alone and describe an object.
     """
@@ -110,11 +109,11 @@ def kind_of(value: plain.Json) -> str:
     return "an object"
 
 
-def flaw(parts: Parts, code: str, message: str) -> errors.Flaw:
+def flaw(parts: json_text.Parts, code: str, message: str) -> errors.Flaw:
     """
     Make a flaw at a place.
     """
-    return errors.Flaw(path=json_path(parts), code=code, message=message[:_MESSAGE_CHARACTERS])
+    return errors.Flaw(path=json_text.json_path(parts), code=code, message=message[:_MESSAGE_CHARACTERS])
 
 
 @functools.cache
@@ -131,8 +130,8 @@ def _breaches(_: object, pattern: str, value: plain.Json, __: object) -> Iterato
         yield ValidationError(f"{_shown(value)} does not have the form {pattern}")
 
 
-def _told(error: ValidationError, base: Parts) -> Iterator[errors.Flaw]:
-    place: Parts = (*base, *error.absolute_path)
+def _told(error: ValidationError, base: json_text.Parts) -> Iterator[errors.Flaw]:
+    place: json_text.Parts = (*base, *error.absolute_path)
     rule: Any = error.schema
     value: Any = error.instance
     limit: Any = error.validator_value
@@ -160,7 +159,7 @@ def _shown(value: plain.Json) -> str:
     return repr(text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…")
 
 
-def _keywords(schema: plain.Json, parts: Parts) -> Iterator[Parts]:
+def _keywords(schema: plain.Json, parts: json_text.Parts) -> Iterator[json_text.Parts]:
     match schema:
         case dict():
             for name, item in schema.items():
@@ -173,7 +172,7 @@ def _keywords(schema: plain.Json, parts: Parts) -> Iterator[Parts]:
                 yield from _keywords(item, (*parts, index))
 
 
-def _bad_patterns(schema: plain.Json, base: Parts) -> list[errors.Flaw]:
+def _bad_patterns(schema: plain.Json, base: json_text.Parts) -> list[errors.Flaw]:
     found = []
     for parts, pattern in _patterns(schema, ()):
         try:
@@ -183,7 +182,7 @@ def _bad_patterns(schema: plain.Json, base: Parts) -> list[errors.Flaw]:
     return found
 
 
-def _patterns(schema: plain.Json, parts: Parts) -> Iterator[tuple[Parts, str]]:
+def _patterns(schema: plain.Json, parts: json_text.Parts) -> Iterator[tuple[json_text.Parts, str]]:
     match schema:
         case {"pattern": str(pattern)}:
             yield (*parts, "pattern"), pattern
@@ -192,7 +191,7 @@ def _patterns(schema: plain.Json, parts: Parts) -> Iterator[tuple[Parts, str]]:
             yield from _patterns(item, (*parts, name))
 
 
-def _bad_defaults(schema: Mapping[str, Any], base: Parts) -> list[errors.Flaw]:
+def _bad_defaults(schema: Mapping[str, Any], base: json_text.Parts) -> list[errors.Flaw]:
     return [
         found
         for name, rule in schema.get("properties", {}).items()
