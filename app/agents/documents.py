@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from app import errors
-from app.engine import plain
+from app.engine import json_text, plain
 
 _TYPES = {
     "object": "an object",
@@ -23,48 +23,49 @@ _TYPES = {
 }
 
 
-class DocumentInvalid(errors.InputRefused):
-    """
-    The file is not valid.
-    """
-
-    default_code = "document_invalid"
-
-
 def read(path: Path, max_bytes: int) -> bytes:
     """
     Return the content of a file.
 
     Raises:
-        DocumentInvalid: it is no file, cannot be read, or is too large.
+        errors.InputRefused: it is no file, cannot be read, or is too large.
     """
+    if path.exists() and not path.is_file():
+        raise _refused("unreadable", "is no regular file")
     try:
         with path.open("rb") as file:
             content = file.read(max_bytes + 1)
     except OSError as error:
-        raise _invalid("unreadable", f"cannot be read: {error.strerror}") from error
+        raise _refused("unreadable", f"cannot be read: {error.strerror}") from error
     if len(content) > max_bytes:
-        raise _invalid("too_large", f"has more than {max_bytes} bytes")
+        raise _refused("too_large", f"has more than {max_bytes} bytes")
     return content
 
 
-def parse(content: bytes, line: int | None = None) -> plain.Json:
+def parse(content: bytes) -> plain.Json:
     """
-    Return the JSON that a file, or its line of that number, holds.
+    Return the JSON that a file holds.
 
     Raises:
-        DocumentInvalid: it is not JSON.
+        errors.InputRefused: it is not JSON, or repeats a name; every flaw is told.
     """
+    return json_text.read(_decoded(content))
+
+
+def parse_line(content: bytes, line: int) -> plain.Json:
+    """
+    Return the JSON in a line of a file, whatever characters its texts hold.
+
+    Raises:
+        errors.InputRefused: it is not JSON.
+    """
+    text = _decoded(content, line)
     try:
-        return json.loads(content.decode("utf-8-sig"), parse_constant=_refuse, object_pairs_hook=_once)
-    except UnicodeDecodeError as error:
-        raise _invalid("not_text", f"is not UTF-8 text at byte {error.start}", line) from error
+        return json.loads(text, parse_constant=_refuse)
     except json.JSONDecodeError as error:
-        raise _invalid("not_json", f"is not JSON: {error.msg}", line or error.lineno) from error
-    except RecursionError as error:
-        raise _invalid("not_json", "is nested too deeply", line) from error
-    except ValueError as error:
-        raise _invalid("not_json", str(error), line) from error
+        raise _refused("syntax", f"is not JSON: {error.msg}", line) from error
+    except (RecursionError, ValueError) as error:
+        raise _refused("syntax", f"is not JSON that can be read: {error}", line) from error
 
 
 def flaws(schema: Mapping[str, plain.Json], document: plain.Json, line: int | None = None) -> list[errors.Flaw]:
@@ -89,22 +90,20 @@ def nearest(name: str, known: list[str]) -> str:
     return f"did you mean {near[0]}?" if near else f"there is {', '.join(known) or 'none'}"
 
 
-def _invalid(code: str, message: str, line: int | None = None) -> DocumentInvalid:
-    return DocumentInvalid(
-        f"The file {message}.", flaws=[errors.Flaw(path="$", code=code, message=f"The file {message}.", line=line)]
-    )
+def _decoded(content: bytes, line: int | None = None) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _refused("not_text", f"is not UTF-8 text at byte {error.start}", line) from error
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"is not JSON: there is no {constant}")
+    raise ValueError(f"there is no {constant}")
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"names {next(name for name in names if names.count(name) > 1)!r:.80} twice in one object")
-    return found
+def _refused(code: str, message: str, line: int | None = None) -> errors.InputRefused:
+    flaw = errors.Flaw(path="$", code=code, message=message, line=line)
+    return errors.InputRefused(f"The file {message}.", flaws=[flaw])
 
 
 def _told(error: Any) -> list[tuple[str, str, str]]:

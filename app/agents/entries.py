@@ -87,17 +87,19 @@ def read(path: Path, *, recorded: bool = False) -> tuple[Entry, ...]:
         recorded: Whether a last line without its newline is passed over, as a crash may have left it.
 
     Raises:
-        documents.DocumentInvalid: with every flaw found.
+        errors.InputRefused: with every flaw found.
     """
     content = documents.read(path, MAX_BYTES)
     if recorded or path.suffix == ".jsonl":
         lines = (content[: whole_lines(content)] if recorded else content).split(b"\n")
-        given: list[_Given] = [("$", documents.parse(line, n), n) for n, line in enumerate(lines, 1) if line.strip()]
+        given: list[_Given] = [
+            ("$", documents.parse_line(line, n), n) for n, line in enumerate(lines, 1) if line.strip()
+        ]
     else:
         given = _listed(documents.parse(content))
     flaws = [flaw for place, value, line in given for flaw in _flaws(place, value, line)]
     if flaws:
-        raise documents.DocumentInvalid("The script is not valid.", flaws=flaws)
+        raise errors.InputRefused("The script is not valid.", flaws=flaws)
     return tuple(_entry(value) for _, value, _ in given)
 
 
@@ -131,7 +133,7 @@ def _listed(document: plain.Json) -> list[_Given]:
             ranked = sorted(document.items(), key=lambda item: _vagueness(item[0]))
             return [tried for key, said in ranked for tried in _tries(key, said)]
     flaw = errors.Flaw(path="$", code="type", message="must be a list of entries or an object by step key")
-    raise documents.DocumentInvalid("The script is not valid.", flaws=[flaw])
+    raise errors.InputRefused("The script is not valid.", flaws=[flaw])
 
 
 def _vagueness(key: str) -> tuple[bool, int]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from app import errors
 from app.agents import documents, roster_rules
 from app.agents.configuration import BackendConfig, BrokenFile, Recording, Roster
 from app.engine import library
@@ -36,7 +37,7 @@ def load(layers: Sequence[Path]) -> Roster:
             continue
         try:
             layered = _laid_over(layered, _read(path), path.parent)
-        except documents.DocumentInvalid as invalid:
+        except errors.InputRefused as invalid:
             broken.append(BrokenFile(path=path, flaws=invalid.flaws))
     return Roster(
         agents=tuple(_agent(entry) for entry in layered.agents.values()),
@@ -49,7 +50,7 @@ def _read(path: Path) -> dict[str, Any]:
     document: dict[str, Any] = documents.parse(documents.read(path, MAX_BYTES))
     flaws = roster_rules.shape_flaws(document)
     if flaws:
-        raise documents.DocumentInvalid(flaws=flaws)
+        raise errors.InputRefused(flaws=flaws)
     return document
 
 
@@ -61,7 +62,7 @@ def _laid_over(below: _Layered, document: Mapping[str, Any], folder: Path) -> _L
     )
     flaws = roster_rules.sense_flaws(document, layered.agents, layered.backends)
     if flaws:
-        raise documents.DocumentInvalid(flaws=flaws)
+        raise errors.InputRefused(flaws=flaws)
     return layered
 
 

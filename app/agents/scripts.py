@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from app import errors
-from app.agents import documents, entries
+from app.agents import entries
 from app.engine import plain, ports
 
 
@@ -62,7 +62,7 @@ class Script:
         if seen is None or seen != self._seen:
             try:
                 self._entries = entries.read(self.path, recorded=self._recorded)
-            except documents.DocumentInvalid as invalid:
+            except errors.InputRefused as invalid:
                 raise _broken(self.path, invalid.flaws) from invalid
             self._seen = seen
         return self._entries

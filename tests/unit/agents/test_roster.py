@@ -104,9 +104,9 @@ def test_a_missing_layer_is_empty(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("document", "expected"),
     [
-        ("{", [("$", "not_json")]),
+        ("{", [("$", "syntax")]),
         ("[]", [("$", "type")]),
-        ('{"agents": [], "agents": []}', [("$", "not_json")]),
+        ('{"agents": [], "agents": []}', [("$.agents", "repeated_name")]),
         ({"agent": []}, [("$.agent", "unknown")]),
         ({"agents": {}}, [("$.agents", "type")]),
         ({"agents": [{}]}, [("$.agents[0]", "missing")]),
