@@ -107,6 +107,12 @@ def stock(
     )
 
 
+class Died(BaseException):
+    """
+    The process is gone.
+    """
+
+
 class Tables:
     """
     Perform from tables, and keep what was asked.
@@ -117,6 +123,7 @@ class Tables:
         self.replies: dict[str, str] = {}
         self.files: dict[str, str] = {}
         self.failing: set[str] = set()
+        self.dying: str | None = None
         self.asked: list[tuple[str, operations.Operation]] = []
 
     async def perform(self, call: ports.Call) -> records.Result:
@@ -125,6 +132,8 @@ class Tables:
         """
         operation = call.operation
         self.asked.append((call.key, operation))
+        if call.key == self.dying:
+            raise Died
         if call.key in self.failing:
             raise errors.StepError(f"{call.key} broke", code="broke", detail={"why": "told to"})
         match operation:
