@@ -29,7 +29,7 @@ from app.tools import performer as tool_performer
 from app.tools import registry as tools
 from app.tools import workspaces as tool_workspaces
 
-Store: TypeAlias = store.FolderStore | memory.MemoryStore
+Store: TypeAlias = store.DiskStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,7 +230,7 @@ async def _store(
         workspaces=reference.workspaces,
         clock=world.clock,
     )
-    if use.look_only and not chosen.project.data_directory.is_dir():
+    if use.look_only and not (chosen.project.data_directory / "runs").is_dir():
         nothing = memory.MemoryStore(clock=world.clock)
         await closing.enter_async_context(nothing)
         return nothing

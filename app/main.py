@@ -80,7 +80,8 @@ async def _stop(room: bootstrap.Room, server: uvicorn.Server, hurried: bool) -> 
 
 async def _tell_recovered(room: bootstrap.Room, announce: Callable[[str], None]) -> None:
     found = await room.engine.recovered()
-    announce("recovered: nothing was unfinished" if found == 0 else f"recovered: {found} unfinished runs")
+    told = {0: "nothing was unfinished", 1: "1 unfinished run"}
+    announce(f"recovered: {told.get(found, f'{found} unfinished runs')}")
 
 
 async def _watch(room: bootstrap.Room, server: uvicorn.Server) -> None:

@@ -89,12 +89,12 @@ class Client(Protocol):
 
     async def verify(self, run_id: str) -> Answer:
         """
-        Check a run's journals and blobs; returns `{run_id, intact, faults, …}`.
+        Check a run's journals and blobs; returns `{run_id, ok, files}`.
         """
 
     async def repair(self, run_id: str) -> Answer:
         """
-        Cut a damaged run back to its intact prefix.
+        Cut a damaged run back to its intact prefix; returns `{run_id, changed, files}`.
         """
 
     async def delete(self, run_id: str) -> None:

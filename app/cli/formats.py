@@ -98,9 +98,22 @@ def verification(found: Mapping[str, Any]) -> str:
     """
     Return what a look at a run's journals found.
     """
-    if found["intact"]:
-        return f"run {found['run_id']} is intact: {found['lines']} lines"
-    return "\n".join([f"run {found['run_id']} is damaged", *(f"  {fault}" for fault in found["faults"])])
+    names = ("file", "state", "lines", "line", "reason")
+    state = "can be believed" if found["ok"] else "is damaged"
+    return f"run {found['run_id']} {state}\n" + table(
+        names, [[file[name] for name in names] for file in found["files"]]
+    )
+
+
+def repaired(found: Mapping[str, Any]) -> str:
+    """
+    Return what a repair kept of a run.
+    """
+    names = ("file", "kept", "lost", "aside", "reason")
+    state = "was cut back; unpause or resume it to go on" if found["changed"] else "needed no repair"
+    return f"run {found['run_id']} {state}\n" + table(
+        names, [[file[name] for name in names] for file in found["files"]]
+    )
 
 
 def plan(found: Mapping[str, Any]) -> str:

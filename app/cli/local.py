@@ -140,8 +140,8 @@ class FolderClient:
         """
         Send a run on, here; one that was only interrupted goes on as it was.
         """
-        status = (await self._room.runs.view(run_id)).status
-        if status in _UNFINISHED and request == requests.ResumeRequest():
+        found = await self._room.store.summary(run_id)
+        if found.owner == "service" and found.status in _UNFINISHED and request == requests.ResumeRequest():
             return _moved(run_id, await self._room.engine.submit(run_id))
         return _moved(run_id, await self._room.runs.resume(run_id, request))
 

@@ -18,6 +18,7 @@ class Progress:
     def __init__(self, live: bool) -> None:
         self._live = live
         self._open: dict[str, str] = {}
+        self._phases: dict[str, str] = {}
         self._shown = False
 
     def show(self, event: Mapping[str, Any]) -> None:
@@ -62,13 +63,17 @@ class Progress:
 
     def _begin(self, key: str, told: Mapping[str, Any]) -> str | None:
         again = f" (try {told['attempt']})" if told.get("attempt", 1) > 1 else ""
-        self._open[key] = f"{_row(told, 'running', key)}{again}"
+        self._phases[key] = told.get("phase") or "-"
+        self._open[key] = f"{self._row('running', key)}{again}"
         return None if self._live else self._open[key]
 
     def _end(self, key: str, status: str, what: str | None, told: Mapping[str, Any]) -> str:
         self._open.pop(key, None)
         took = f"{told['duration_ms'] / 1000:8.1f} s" if told.get("duration_ms") is not None else " " * 10
-        return f"{_row(told, status, key)} {took}  {formats.cell(what)}".rstrip(" -")
+        return f"{self._row(status, key)} {took}  {formats.cell(what)}".rstrip(" -")
+
+    def _row(self, status: str, key: str) -> str:
+        return f"  {self._phases.get(key, '-'):<4} {status:<11} {key:<24}"
 
     def _show_open(self) -> None:
         if self._live and self._open:
@@ -79,10 +84,6 @@ class Progress:
         if self._shown:
             terminal.replace_line("")
             self._shown = False
-
-
-def _row(told: Mapping[str, Any], status: str, key: str) -> str:
-    return f"  {told.get('phase') or '-':<4} {status:<11} {key:<24}"
 
 
 def _sentence(what: str, why: str | None) -> str:

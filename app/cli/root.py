@@ -45,7 +45,7 @@ def execute(arguments: Sequence[str] | None = None) -> int:
         return endings.ExitCode.USAGE
     except (click.Abort, KeyboardInterrupt):
         return endings.ExitCode.INTERRUPTED
-    except BrokenPipeError:
+    except terminal.PipeClosed:
         _stop_writing()
         return endings.ExitCode.PIPE_CLOSED
     except (errors.ControlRoomError, errors.Fault) as error:

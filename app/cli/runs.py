@@ -205,7 +205,7 @@ def verify(place: options.Place, as_json: bool, run_id: str) -> int:
     """
     found = place.ask(lambda connected: connected.verify(run_id))
     _show(found, as_json, formats.verification)
-    return endings.ExitCode.DONE if found["intact"] else endings.ExitCode.FAILED
+    return endings.ExitCode.DONE if found["ok"] else endings.ExitCode.FAILED
 
 
 @runs.command()
@@ -221,7 +221,7 @@ def repair(place: options.Place, as_json: bool, run_id: str, yes: bool) -> int:
         found = place.ask(lambda connected: connected.verify(run_id))
         return _show(found, as_json, formats.verification)
     found = place.ask(lambda connected: connected.repair(run_id), Access.CHANGE)
-    return _show(found, as_json, formats.verification)
+    return _show(found, as_json, formats.repaired)
 
 
 def _query(label: str | None, **filters: Any) -> stores.RunQuery:

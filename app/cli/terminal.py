@@ -14,6 +14,12 @@ _STEERING_IN_JSON = re.compile(r"[\x7f-\x9f]")
 _ERASE_LINE = "\r\x1b[K"
 
 
+class PipeClosed(Exception):
+    """
+    Whoever read the output went away.
+    """
+
+
 def prepare() -> None:
     """
     Let no character that the terminal's encoding lacks break a command.
@@ -78,5 +84,8 @@ def _speaks_unicode(stream: TextIO) -> bool:
 
 
 def _write(stream: TextIO, text: str) -> None:
-    stream.write(text)
-    stream.flush()
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError as error:
+        raise PipeClosed from error

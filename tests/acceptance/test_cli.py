@@ -432,19 +432,19 @@ def test_damage_is_found_and_repaired(project: programs.Project):
     A changed journal line is found with its place; repair cuts it off only when told to, and the run can go on.
     """
     run_id = str(run_small(project)["run_id"])
-    assert programs.asked("runs", "verify", run_id, project=project)["intact"] is True
+    assert programs.asked("runs", "verify", run_id, project=project)["ok"] is True
     journal = project.data / "runs" / run_id / "steps.jsonl"
     lines = journal.read_text().splitlines(keepends=True)
     journal.write_text("".join([lines[0], lines[1].replace("dusk", "dawn"), *lines[2:]]))
     found = programs.asked("runs", "verify", run_id, project=project, code=1)
     programs.control_room("runs", "repair", run_id, project=project)
 
-    assert found["intact"] is False
+    assert found["ok"] is False
     assert "steps.jsonl" in json.dumps(found)
     assert len(journal.read_text().splitlines()) == len(lines)
     programs.control_room("runs", "repair", run_id, "--yes", project=project)
     assert len(journal.read_text().splitlines()) == 1
-    assert programs.asked("runs", "unpause", run_id, project=project)["status"] == "done"
+    assert programs.asked("runs", "resume", run_id, project=project)["status"] == "done"
 
 
 # -- recipes, routing

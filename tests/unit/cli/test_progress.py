@@ -44,7 +44,6 @@ def test_plain_progress_is_one_line_an_event(capsys: pytest.CaptureFixture[str])
             "step.finished",
             "discover",
             step_id="discover",
-            phase="a",
             status="done",
             preview="12 files",
             duration_ms=40,
@@ -74,7 +73,7 @@ def test_live_progress_replaces_its_last_line(capsys: pytest.CaptureFixture[str]
     text = shown(
         capsys,
         told("step.started", "draft", step_id="draft", phase="b", attempt=1),
-        told("step.finished", "draft", step_id="draft", phase="b", status="done", preview="text", duration_ms=5),
+        told("step.finished", "draft", step_id="draft", status="done", preview="text", duration_ms=5),
         live=True,
     )
 
