@@ -1,0 +1,91 @@
+"""
+The example project, served and asked over HTTP, with agents that speak from a script.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance import programs
+
+ARCHETYPES = ("planner", "writer", "editor", "continuity", "critic", "librarian")
+REPLIES = {
+    "brief": "Scene 21: Kael reaches Gull Rock at dusk.",
+    "draft": "# The Arrival\n\nKael stepped off the boat.",
+    "polish": "# The Arrival\n\nKael stepped from the boat onto the wet stone.",
+    "continuity": '{"pass": true, "findings": []}',
+    "critique": "The reader wants to know who lit the lamp.",
+    "*": "Nothing to add.",
+}
+TASKS = {
+    "creative_draft_scene": {
+        "scene_path": "Story/Scenes/SCN-the-arrival.md",
+        "canon_paths": ["Compendium/Characters/CHAR-kael.md"],
+    },
+    "analytical_prose": {"scene_path": "Story/Scenes/SCN-the-arrival.md"},
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> programs.Project:
+    """
+    Copy the example project and give it scripted agents.
+    """
+    shutil.copytree(programs.ROOT / ".control-room" / "example", tmp_path / "example", ignore=_own_data)
+    project = programs.Project(tmp_path / "example")
+    agents = [
+        {"id": f"{name}-test", "archetype": name, "tier": "t3", "backend": "script", "role": f"You are the {name}."}
+        for name in ARCHETYPES
+    ]
+    project.write("agents.json", {"agents": agents, "backends": programs.AGENTS["backends"]})
+    project.write("replies.json", REPLIES)
+    return project
+
+
+def test_scene_is_drafted_over_http(project: programs.Project):
+    """
+    The recipe of the specification goes from tools over agents to its definition of done, and the scene is written.
+    """
+    with programs.service(project) as service, service.http() as http:
+        run_id = service.start_run(recipe_id="creative_draft_scene", args=TASKS["creative_draft_scene"])
+        run = service.wait(run_id)
+        text = http.get(f"/api/runs/{run_id}/cache/edited_draft").json()["text"]
+        pointer = http.get(f"/api/runs/{run_id}/cache/canon_context").json()
+        receipt = http.get(f"/api/audit/receipts/{pointer['receipt_id']}").json()
+
+    assert run["status"] == "done", run["error"]
+    assert [step["step_id"] for step in run["steps"]][:8] == [
+        "discover",
+        "analyze_outline",
+        "check_canon",
+        "brief",
+        "draft",
+        "polish",
+        "continuity",
+        "critique",
+    ]
+    assert text == REPLIES["polish"]
+    assert receipt["tool"] == "canon_checker"
+    assert (project.path / "Drafts" / f"{run_id}.md").read_text().strip() == REPLIES["polish"]
+
+
+def test_description_alone_finds_its_recipe(project: programs.Project):
+    """
+    A task without a recipe is routed, and its path becomes the argument.
+    """
+    with programs.service(project) as service:
+        run_id = service.start_run(
+            recipe_id=None, args={}, description="prose review of Story/Scenes/SCN-the-arrival.md, please"
+        )
+        run = service.wait(run_id)
+
+    assert run["recipe_id"] == "analytical_prose"
+    assert run["task"]["initial_args"]["scene_path"] == "Story/Scenes/SCN-the-arrival.md"
+    assert run["status"] == "done", run["error"]
+
+
+def _own_data(folder: str, names: list[str]) -> list[str]:
+    return [name for name in names if name == ".control-room"]
