@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from app import clock
+from app.control import patience
 from app.engine import events, pool_port, stores
 
 TICK_SECONDS = 1.0
@@ -42,7 +43,7 @@ class Follower:
         """
         Wait until a run's change number differs from `since`, the time is over, or the service stops.
         """
-        await _first(
+        await patience.first(
             self._engine.changed(run_id, since),
             self._clock.sleep(min(seconds, TICK_SECONDS)),
             self._released.wait(),
@@ -73,13 +74,3 @@ class Follower:
             if over and written and written[-1].type == events.EventType.RUN_ENDED:
                 return
             await self.change(run_id, since, TICK_SECONDS)
-
-
-async def _first(*waits: Awaitable[object]) -> None:
-    tasks = [asyncio.ensure_future(wait) for wait in waits]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app import errors
+from app import clock, errors
+from app.control import patience
 from app.engine import plain, pool_port, ports, review, runs, slots, states, stores, views
 
 READY_ANSWERS = 256
@@ -21,6 +22,9 @@ READY_ANSWERS = 256
 
 REVIEWS = 16
 """Runs at rest whose review is kept."""
+
+SETTLING_SECONDS = 5.0
+"""Longest wait until the ending of a run is in all its files; on a failing disk it is told before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +47,15 @@ class Reader:
     """
 
     def __init__(
-        self, *, store: stores.RunStore, engine: pool_port.RunEngine, dialects: Mapping[str, ports.Dialect]
+        self,
+        *,
+        store: stores.RunStore,
+        engine: pool_port.RunEngine,
+        dialects: Mapping[str, ports.Dialect],
+        clock: clock.Clock,
     ) -> None:
         self._store = store
+        self._clock = clock
         self._engine = engine
         self._dialects = dialects
         self._answers: OrderedDict[str, tuple[int, Ready]] = OrderedDict()
@@ -82,7 +92,7 @@ class Reader:
             errors.JournalCorrupt: its journal is damaged.
         """
         check_run_id(run_id)
-        live = self._engine.view(run_id)
+        live = await self._live(run_id)
         if live is not None:
             return live
         view, standing = await self._at_rest(run_id), self._engine.standing(run_id)
@@ -107,7 +117,7 @@ class Reader:
             errors.NotFound: there is no such run.
         """
         check_run_id(run_id)
-        known = self._engine.view(run_id) or self._engine.standing(run_id)
+        known = await self._live(run_id) or self._engine.standing(run_id)
         return known.status if known is not None else states.RunState((await self._store.summary(run_id)).status)
 
     async def slot(self, run_id: str, name: str) -> dict[str, plain.Json]:
@@ -132,6 +142,14 @@ class Reader:
         self._answers.pop(run_id, None)
         for known in [known for known in self._reviews if known[0] == run_id]:
             self._reviews.pop(known).cancel()
+
+    async def _live(self, run_id: str) -> views.RunView | None:
+        view = self._engine.view(run_id)
+        if view is None or not view.status.finished:
+            return view
+        # Whoever hears of an ending may look at the folder or the list next, so they must tell of it first.
+        await patience.first(self._engine.ended(run_id), self._clock.sleep(SETTLING_SECONDS))
+        return self._engine.view(run_id)
 
     async def _shown(self, run_id: str) -> tuple[dict[str, plain.Json], bool]:
         try:

@@ -33,7 +33,7 @@ class Runs:
         self._engine = engine
         self._starter = starter
         self._clock = clock
-        self._reader = Reader(store=store, engine=engine, dialects=dialects)
+        self._reader = Reader(store=store, engine=engine, dialects=dialects, clock=clock)
         self._follower = Follower(store=store, engine=engine, clock=clock)
 
     async def start(self, request: StartRequest) -> Started:
@@ -202,14 +202,15 @@ class Runs:
 
     async def resume(self, run_id: str, request: ResumeRequest) -> states.RunState:
         """
-        Send a failed or cancelled run on.
+        Send a failed or cancelled run on, or take over an unfinished one that another process or directory left.
 
         Raises:
-            errors.NotFound, errors.WrongState, errors.NoRoom: as `cancel`, or it is neither failed nor cancelled.
+            errors.NotFound, errors.WrongState, errors.NoRoom: as `cancel`, or it is neither of these.
             errors.RequestInvalid: the step, the arguments or the recipe do not fit.
         """
         view = await self._reader.view(run_id)
-        if view.status not in (states.RunState.FAILED, states.RunState.CANCELLED):
+        left_behind = not view.status.finished and (await self._store.summary(run_id)).owner != "service"
+        if not left_behind and view.status not in (states.RunState.FAILED, states.RunState.CANCELLED):
             raise errors.WrongState(
                 f"run {run_id} is {view.status}; only a failed or cancelled run is resumed",
                 detail={"run_id": run_id, "status": view.status.value},
@@ -225,7 +226,10 @@ class Runs:
         Raises:
             errors.NotFound, errors.WrongState: there is no such run, or it has not ended.
         """
-        reading.check_run_id(run_id)
+        status = await self._reader.status(run_id)
+        if not status.finished:
+            message = f"run {run_id} is {status}; only a finished run is deleted"
+            raise errors.WrongState(message, detail={"run_id": run_id, "status": status.value})
         with faults.told():
             await self._store.delete(run_id)
         self._reader.forget(run_id)

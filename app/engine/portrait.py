@@ -59,7 +59,7 @@ class Portrait:
             usage=self._usage,
             error=fault.to_json() if fault else self._error,
             ending=self._ending,
-            updated_at=self._updated_at,
+            updated_at=self._completed_at or self._updated_at,
             completed_at=self._completed_at,
         )
 
@@ -99,7 +99,8 @@ class Portrait:
         """
         Show how the run ended.
         """
-        self._ending, self._completed_at = ending, self.now()
+        ended = self._log.loaded.decisions.ended
+        self._ending, self._completed_at = ending, ended.at if ended else self.now()
         self.rest(status, None, error)
 
     def now(self) -> str:

@@ -199,7 +199,8 @@ class Stepper:
         )
 
     async def _write_log(self, name: str, text: str) -> None:
-        await self._log.write_log(name, self._equipment.masker.mask(text))
+        # A reply that was paid for must not be lost because its log cannot be written now.
+        await self._durability.commit(lambda: self._log.write_log(name, self._equipment.masker.mask(text)))
 
     async def _record(self, work: Work, result: Result) -> Record:
         commit = asyncio.ensure_future(self._commit(work, result))

@@ -110,8 +110,13 @@ def quick(recipe_id: str = "quick") -> dict[str, Any]:
     """
     Return a recipe of one tool step.
     """
-    patterns = ["look around", "/look at (?P<scene_path>\\S+)/"]
-    return {"recipe_id": recipe_id, "label": "Look around", "task_patterns": patterns, "phase_a": [DISCOVER], "dod": []}
+    return {
+        "recipe_id": recipe_id,
+        "label": "Look around",
+        "task_patterns": ["look around"],
+        "phase_a": [DISCOVER],
+        "dod": [],
+    }
 
 
 def draft(recipe_id: str = "draft") -> dict[str, Any]:
@@ -121,7 +126,7 @@ def draft(recipe_id: str = "draft") -> dict[str, Any]:
     return {
         "recipe_id": recipe_id,
         "label": "Draft a scene",
-        "task_patterns": ["draft scene", "write scene"],
+        "task_patterns": ["sketch scene", "jot down"],
         "args_schema": {
             "type": "object",
             "properties": {

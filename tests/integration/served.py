@@ -12,6 +12,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import fastapi
 import httpx
 import uvicorn
 
@@ -30,9 +31,17 @@ class Served:
     A client, with the few things that most tests do.
     """
 
-    def __init__(self, project: Project, http: httpx.AsyncClient) -> None:
+    def __init__(self, project: Project, http: httpx.AsyncClient, app: fastapi.FastAPI | None = None) -> None:
         self.project = project
         self.http = http
+        self._app = app
+
+    def release(self) -> None:
+        """
+        Let nobody wait any more, as a stopping service does first.
+        """
+        assert self._app is not None
+        self._app.state.desk.runs.release()
 
     async def start(self, recipe_id: str, **body: Any) -> str:
         """
@@ -79,7 +88,7 @@ async def in_process(project: Project, **overrides: Any) -> AsyncIterator[Served
     app = main.create_app(chosen(project, **overrides))
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with app.router.lifespan_context(app), client(transport, f"http://{HOST}") as http:
-        yield Served(project, http)
+        yield Served(project, http, app)
 
 
 @contextlib.asynccontextmanager
@@ -95,9 +104,10 @@ async def on_a_port(project: Project, **overrides: Any) -> AsyncIterator[Served]
         try:
             await asyncio.wait_for(server.ready.wait(), PATIENCE_SECONDS)
             async with client(None, f"http://127.0.0.1:{listener.getsockname()[1]}") as http:
-                yield Served(project, http)
+                yield Served(project, http, app)
         finally:
-            app.state.desk.runs.release()
+            if server.started:
+                app.state.desk.runs.release()
             server.should_exit = True
             await serving
 

@@ -157,7 +157,11 @@ async def test_the_journal_of_an_agent_step(outsider: Outsider) -> None:
     assert [one["step_id"] for one in lines][:4] == ["discover", "analyze", "draft", "polish"]
     assert (line["step_index"], line["phase"], line["tool"]) == (2, "b", None)
     assert (line["agent_archetype"], line["agent_id"], line["receipt_id"]) == ("writer", "writer-1", None)
-    assert (line["status"], line["output_slot"], line["input_slot_refs"]) == ("done", "draft", ["discovery"])
+    assert (line["status"], line["output_slot"], line["input_slot_refs"]) == (
+        "done",
+        "draft",
+        ["discovery", "task.description"],
+    )
     assert line["output_hash"] == "sha256:" + hashlib.sha256(projects.REPLY.encode()).hexdigest()
     assert line["output_preview"] == projects.REPLY[:200]
 

@@ -181,12 +181,14 @@ async def test_a_stopping_service_lets_nobody_wait(project: projects.Project) ->
         etag = (await service.http.get(address)).headers["etag"]
         waiting = asyncio.create_task(service.http.get(f"{address}?wait=60", headers={"If-None-Match": etag}))
         await asyncio.wait({following, waiting}, timeout=0.2)
-    events, answer = await following, await waiting
+        still_waiting = not (following.done() or waiting.done())
+        service.release()
+        events, answer = await following, await waiting
     project.say("draft", text=projects.REPLY)
     async with served.in_process(project) as service:
         ended = await service.until(run_id, "done", "failed")
 
-    assert shown["status"] == "running"
+    assert (shown["status"], still_waiting) == ("running", True)
     assert events[-1]["type"] != "run.ended"
     assert answer.status_code in (200, 304)
     assert ended["status"] == "done"

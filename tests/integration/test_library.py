@@ -20,7 +20,7 @@ async def test_recipes_are_listed(service: served.Served) -> None:
 
     assert {"quick", "draft", "picky", "unguarded"} <= set(listed)
     assert (draft["label"], draft["dialect"], draft["layer"]) == ("Draft a scene", "control_room", "project")
-    assert (draft["task_patterns"], draft["total_steps"]) == (["draft scene", "write scene"], 4)
+    assert (draft["task_patterns"], draft["total_steps"]) == (["sketch scene", "jot down"], 4)
     assert (draft["valid"], draft["flaws"]) == (True, [])
 
 
@@ -121,7 +121,7 @@ async def test_a_wrong_validation_is_refused(service: served.Served, body: Any, 
 
 async def test_a_task_is_routed(service: served.Served) -> None:
     """The router answers with a recipe, what it found in the text, and why; or that nothing fits."""
-    found = (await service.http.post("/api/route", json={"description": "write scene two"})).json()
+    found = (await service.http.post("/api/route", json={"description": "jot down scene two"})).json()
     nothing = await service.http.post("/api/route", json={"description": "fix the plumbing"})
 
     assert (found["recipe_id"], found["routable"]) == ("draft", True)

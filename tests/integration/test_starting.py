@@ -74,7 +74,7 @@ async def test_what_is_left_out_has_a_default(service: served.Served) -> None:
 
 async def test_the_router_chooses_by_the_description(service: served.Served) -> None:
     """With only a description, the recipe whose pattern fits is run, and what the text names becomes its arguments."""
-    answer = await post(service, {"description": "please draft scene one in Story/Scenes/SCN-the-arrival.md"})
+    answer = await post(service, {"description": "please sketch scene one in Story/Scenes/SCN-the-arrival.md"})
     shown = await service.show(answer.json()["run_id"])
 
     assert answer.status_code == 201
@@ -84,7 +84,7 @@ async def test_the_router_chooses_by_the_description(service: served.Served) -> 
 
 async def test_given_arguments_win_over_those_in_the_text(service: served.Served) -> None:
     """An argument in the body is taken instead of the one that the router found."""
-    description = "draft scene one in Story/Scenes/SCN-the-arrival.md"
+    description = "sketch scene one in Story/Scenes/SCN-the-arrival.md"
     given = {"scene_path": "Story/Scenes/SCN-the-bridge.md"}
     answer = await post(service, {"description": description, "args": given})
     shown = await service.show(answer.json()["run_id"])

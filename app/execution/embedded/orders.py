@@ -141,7 +141,7 @@ class Orders:
 
     async def _write_cancel(self, log: stores.RunLog) -> None:
         self._reach("pool.before_cancel")
-        written = await log.decide(decisions.DecisionKind.CANCEL_REQUESTED, {})
+        written = await _decide(log, decisions.DecisionKind.CANCEL_REQUESTED, {})
         self._reach("pool.after_cancel")
         if written:
             log.add_event(events.EventType.RUN_CANCEL_REQUESTED)
@@ -167,7 +167,7 @@ class Orders:
         if found.ended or found.paused or found.cancel_requested_at:
             raise _wrong(log.loaded.start.run_id, found.status, "paused")
         self._reach("pool.before_pause")
-        if not await log.decide(decisions.DecisionKind.PAUSED, {"reason": decisions.PAUSED_BY_PERSON}):
+        if not await _decide(log, decisions.DecisionKind.PAUSED, {"reason": decisions.PAUSED_BY_PERSON}):
             raise _wrong(log.loaded.start.run_id, found.status, "paused")
         self._reach("pool.after_pause")
 
@@ -202,7 +202,7 @@ class Orders:
         if found.paused is None or found.ended or found.cancel_requested_at:
             raise _wrong(log.loaded.start.run_id, found.status, "unpaused")
         self._reach("pool.before_unpause")
-        await log.decide(decisions.DecisionKind.UNPAUSED, {})
+        await _decide(log, decisions.DecisionKind.UNPAUSED, {})
         self._reach("pool.after_unpause")
         log.add_event(events.EventType.RUN_UNPAUSED)
 
@@ -291,6 +291,15 @@ class Orders:
 
     def _now(self) -> str:
         return clock.stamp(self._clock.now())
+
+
+async def _decide(log: stores.RunLog, kind: decisions.DecisionKind, facts: Mapping[str, plain.Json]) -> bool:
+    # An order may be the first write after a failed one; while nothing else is written, nobody else heals the file.
+    try:
+        return await log.decide(kind, facts)
+    except errors.StorageFault:
+        await log.heal()
+    return await log.decide(kind, facts)
 
 
 def _ended(stay: Stay) -> bool:
