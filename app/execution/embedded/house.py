@@ -207,6 +207,10 @@ class House:
         except (errors.ControlRoomError, errors.StorageFault) as failure:
             stay.failure = failure
             raise
+        except Exception as error:
+            _log.exception("loading broke", extra={"run_id": stay.run_id})
+            stay.failure = errors.ControlRoomError(f"{type(error).__name__}: {error}", code="internal_error")
+            raise stay.failure from error
         finally:
             stay.opened.set()
 

@@ -1,0 +1,132 @@
+"""
+The example project with agents that speak from a script, and what a run of `creative_draft_scene` leaves there.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+ROOT = Path(__file__).resolve().parents[2]
+
+REQUEST: dict[str, Any] = {
+    "recipe_id": "creative_draft_scene",
+    "description": "Draft scene 21",
+    "args": {"scene_path": "Story/Scenes/SCN-the-arrival.md", "canon_paths": ["Compendium/Characters"]},
+}
+STEPS = ("brief", "draft", "polish", "continuity", "critique")
+AGENTS = ("planner-001", "writer-001", "editor-001", "continuity-001", "critic-001")
+REPLIES: dict[str, Any] = {step: f"What {step} says about Kael's arrival at the tower." for step in STEPS}
+
+
+def make_project(folder: Path, **replies: Any) -> Path:
+    """
+    Make a project, its agents answering from a script; `replies` by step stand in place of the usual ones.
+    """
+    shutil.copytree(ROOT / ".control-room" / "example", folder)
+    script = {"backends": {"script": {"type": "scripted", "file": "replies.json"}}}
+    agents = [{"id": agent, "backend": "script", "tier": "t3"} for agent in AGENTS]
+    (folder / ".control-room").mkdir(exist_ok=True)
+    (folder / ".control-room" / "agents.json").write_text(json.dumps({"agents": agents, **script}))
+    say(folder, **replies)
+    return folder
+
+
+def say(folder: Path, **replies: Any) -> None:
+    """
+    Let the agents answer as usual, but for the replies given.
+    """
+    (folder / ".control-room" / "replies.json").write_text(json.dumps(REPLIES | replies))
+
+
+def post(http: httpx.Client, key: str = "one", **body: Any) -> str | None:
+    """
+    Ask for a run, or find the one that was asked for with the same key; None if the service died over it.
+    """
+    try:
+        answer = http.post("/api/runs", json=REQUEST | body, headers={"Idempotency-Key": key})
+    except httpx.TransportError:
+        return None
+    assert answer.status_code in (200, 201), answer.text
+    run_id: str = answer.json()["run_id"]
+    return run_id
+
+
+def wait(http: httpx.Client, run_id: str, *statuses: str) -> dict[str, Any] | None:
+    """
+    Wait until a run has one of the states, by default an end; None if the service died before.
+    """
+    etag = ""
+    try:
+        while True:
+            answer = http.get(f"/api/runs/{run_id}", params={"wait": 20}, headers={"If-None-Match": etag})
+            etag = answer.headers.get("ETag", "")
+            if answer.status_code == 304:
+                continue
+            assert answer.status_code == 200, answer.text
+            if answer.json()["status"] in (statuses or ("done", "failed", "cancelled")):
+                detail: dict[str, Any] = answer.json()
+                return detail
+    except httpx.TransportError:
+        return None
+
+
+def folder_of(project: Path, run_id: str) -> Path:
+    """
+    Return a run's folder.
+    """
+    return project / ".control-room" / "runs" / run_id
+
+
+def lines(file: Path) -> list[dict[str, Any]]:
+    """
+    Return the whole lines of a journal.
+    """
+    if not file.exists():
+        return []
+    return [json.loads(line) for line in file.read_bytes().split(b"\n")[:-1]]
+
+
+def recorded(project: Path) -> set[tuple[str, str, int]]:
+    """
+    Return run, key and attempt of every line of every journal.
+    """
+    journals = (project / ".control-room" / "runs").glob("[!.]*/steps.jsonl")
+    return {(file.parent.name, line["key"], line["attempt"]) for file in journals for line in lines(file)}
+
+
+def begun(project: Path, run_id: str) -> list[tuple[str, str, int]]:
+    """
+    Return run, key and attempt of every try that was begun.
+    """
+    control = lines(folder_of(project, run_id) / "control.jsonl")
+    return [(run_id, line["key"], line["attempt"]) for line in control if line["kind"] == "started"]
+
+
+def left_by(project: Path, run_id: str) -> dict[str, Any]:
+    """
+    Return what a run left in its folder and in the workspace, without what differs between any two runs.
+    """
+    folder = folder_of(project, run_id)
+    manifest = json.loads((folder / "run.json").read_text())
+    found = {
+        "manifest": {
+            name: manifest[name] for name in ("status", "current_step_index", "total_steps", "error", "ending")
+        },
+        "slots": {name: _lasting(slot) for name, slot in json.loads((folder / "cache.json").read_text()).items()},
+        "records": [
+            [line["key"], line["status"], line["output"], line["output_slot"], line["receipt_id"] is not None]
+            for line in lines(folder / "steps.jsonl")
+        ],
+        "draft": (project / "Drafts" / f"{run_id}.md").read_text(),
+    }
+    normal: dict[str, Any] = json.loads(json.dumps(found).replace(run_id, "RUN"))
+    return normal
+
+
+def _lasting(slot: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in slot.items() if name != "receipt_id"}

@@ -1,0 +1,89 @@
+"""
+The whole service in a process forked from a warm one, so that hundreds of kills take minutes and not hours.
+
+It runs the same code as `control-room serve`; a few kills of the command itself stand beside this.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import httpx
+
+from app import main, settings
+
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["tests.acceptance.forked_service", "tests.acceptance.small_service"])
+
+_START_SECONDS = 60
+_STOP_SECONDS = 60
+
+
+class Service:
+    """
+    A service on a free port of loopback.
+    """
+
+    def __init__(self, project: Path, crash_at: str | None = None) -> None:
+        self._told, teller = PROCESSES.Pipe(duplex=False)
+        self._process = PROCESSES.Process(target=_serve, args=(project, crash_at, teller))
+        self._process.start()
+        teller.close()
+
+    def http(self) -> httpx.Client | None:
+        """
+        Return a client once it listens; None if it died before.
+        """
+        while self._told.poll(_START_SECONDS):
+            try:
+                line: str = self._told.recv()
+            except EOFError:
+                return None
+            if " listens on " in line:
+                address = line.split(" listens on ")[1]
+                return httpx.Client(base_url=address, timeout=60, trust_env=False)
+        raise TimeoutError("the service does not listen")
+
+    def stop(self) -> int:
+        """
+        Ask it to stop, and return its exit code.
+        """
+        self._signal(signal.SIGTERM)
+        return self.ended()
+
+    def kill(self) -> None:
+        """
+        Kill it.
+        """
+        self._signal(signal.SIGKILL)
+        self.ended()
+
+    def ended(self) -> int:
+        """
+        Wait for its end, and return its exit code.
+        """
+        self._process.join(_STOP_SECONDS)
+        if self._process.exitcode is None:
+            self._process.kill()
+            raise TimeoutError("the service does not end")
+        return self._process.exitcode
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process.pid is not None
+        if self._process.is_alive():
+            os.kill(self._process.pid, number)
+
+
+def _serve(project: Path, crash_at: str | None, told: Connection) -> None:
+    with (project / "service.log").open("ab", buffering=0) as log:
+        os.dup2(log.fileno(), sys.stderr.fileno())
+    for name in [name for name in os.environ if name.startswith(settings.PREFIX)]:
+        del os.environ[name]
+    if crash_at is not None:
+        os.environ[settings.CRASH_AT] = crash_at
+    sys.exit(main.serve(settings.load(project=project, home=project, port=0), told.send))

@@ -1,0 +1,195 @@
+"""
+A service of toy runs as a process of its own: a pool over real folders, killed and started again at will.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app import clock
+from app.engine import operations, plain, ports, probes, runner, stores
+from app.execution import crash_probes
+from app.execution.embedded import pool
+from app.storage import directory, store
+from app.storage.sql import index
+from tests.unit.execution import pools, toys
+
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["tests.acceptance.small_service"])
+
+
+Tried = tuple[str, str, int]
+"""Run, key and attempt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """
+    What a data directory holds after its service has come to an end.
+    """
+
+    status: dict[str, str]
+    """State of each run."""
+    records: dict[str, dict[str, Any]]
+    """What each run's lines add up to."""
+    slots: dict[str, Any]
+    """Each run's cache.json."""
+    shown: dict[str, Any]
+    """What each run's run.json says of its end."""
+
+
+class CountingProbes:
+    """
+    Count the passings of every point, from any thread.
+    """
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def reach(self, point: str) -> None:
+        """
+        Count one passing.
+        """
+        self.counts[point] += 1
+
+
+def serve(folder: Path, programs: Sequence[Sequence[toys.Step]], crash_at: str | None = None) -> int:
+    """
+    Run a service in a process of its own until every program has ended, and return its exit code.
+    """
+    process = PROCESSES.Process(target=_serve, args=(folder, programs, crash_at))
+    process.start()
+    process.join(60)
+    if process.exitcode is None:
+        process.kill()
+        process.join()
+        raise TimeoutError(f"the service did not end after {crash_at}")
+    return process.exitcode
+
+
+def side_by_side(jobs: Sequence[Any], work: Any) -> list[Any]:
+    """
+    Do jobs that wait for processes, two at a time.
+    """
+    with ThreadPoolExecutor(2) as threads:
+        return list(threads.map(work, jobs))
+
+
+def prepare(folder: Path) -> None:
+    """
+    Make an empty data directory with its index.
+    """
+    asyncio.run(_prepare(folder))
+
+
+def passings(folder: Path) -> Counter[str]:
+    """
+    Return how often the last service passed each point.
+    """
+    return Counter(json.loads((folder / "passings.json").read_text()))
+
+
+def executed(folder: Path) -> list[Tried]:
+    """
+    Return every try that was performed.
+    """
+    file = folder / "executed.txt"
+    lines = file.read_text().splitlines() if file.exists() else []
+    return [(run_id, key, int(attempt)) for run_id, key, attempt in (line.split(" ") for line in lines)]
+
+
+def recorded(folder: Path) -> set[Tried]:
+    """
+    Return every try whose line is whole, without touching anything.
+    """
+    found = set()
+    for journal in (folder / ".control-room" / "runs").glob("*/steps.jsonl"):
+        for line in journal.read_bytes().split(b"\n")[:-1]:
+            fields = json.loads(line)
+            found.add((journal.parent.name, fields["key"], fields["attempt"]))
+    return found
+
+
+async def outcome(folder: Path) -> Outcome:
+    """
+    Read what a data directory holds.
+    """
+    async with _store(folder, probes.NoProbes()) as found:
+        summaries = await found.list_runs(stores.RunQuery(limit=1000))
+        loaded = {summary.run_id: await found.read(summary.run_id) for summary in summaries}
+        snapshots = {summary.run_id: await found.read_snapshots(summary.run_id) for summary in summaries}
+    return Outcome(
+        status={summary.run_id: summary.status for summary in summaries},
+        records={run_id: pools.ending(run) for run_id, run in loaded.items()},
+        slots={run_id: files.get("cache.json") for run_id, files in snapshots.items()},
+        shown={run_id: _shown(files.get("run.json", {})) for run_id, files in snapshots.items()},
+    )
+
+
+def run_id(number: int) -> str:
+    """
+    Return the id of the nth program's run.
+    """
+    return f"20260210T143000Z-{number:06d}"
+
+
+def _shown(manifest: dict[str, Any]) -> dict[str, Any]:
+    return {name: manifest.get(name) for name in ("status", "current_step_index", "error", "ending")}
+
+
+def _serve(folder: Path, programs: Sequence[Sequence[toys.Step]], crash_at: str | None) -> None:
+    counting = CountingProbes()
+    asyncio.run(_run_all(folder, programs, crash_probes.parse(crash_at) if crash_at else counting))
+    (folder / "passings.json").write_text(json.dumps(counting.counts))
+
+
+async def _prepare(folder: Path) -> None:
+    async with _store(folder, probes.NoProbes()):
+        return
+
+
+async def _run_all(folder: Path, programs: Sequence[Sequence[toys.Step]], points: probes.Probes) -> None:
+    async with _store(folder, points) as found:
+        running = _pool(found, folder, points)
+        running.start()
+        for number, program in enumerate(programs, 1):
+            created = await found.create(pools.start(run_id(number), program, idempotency_key=str(number)))
+            if not created.existed:
+                await running.submit(created.run_id)
+        await asyncio.gather(*(running.ended(run_id(number)) for number in range(1, len(programs) + 1)))
+        await running.stop()
+
+
+def _store(folder: Path, points: probes.Probes) -> store.FolderStore:
+    place = directory.DataDirectory(folder / ".control-room", clock=clock.SystemClock(), ids=clock.RandomIds())
+    place.prepare()
+    return store.FolderStore(place, index.SqlIndex(place.index_url()), clock=clock.SystemClock(), probes=points)
+
+
+def _pool(found: stores.RunStore, folder: Path, points: probes.Probes) -> pool.Pool:
+    toolbox = toys.Toolbox(folder / "executed.txt")
+    kinds = (operations.ToolCall.kind, operations.AgentCall.kind)
+    return pool.Pool(
+        store=found,
+        dialects={"toy": toys.TOY},
+        equipment=runner.Equipment(
+            performers=dict.fromkeys(kinds, toolbox),
+            clock=clock.SystemClock(),
+            masker=plain.Masker(),
+            probes=points,
+        ),
+        start_child=_no_child,
+        limit=2,
+    )
+
+
+async def _no_child(call: ports.Call) -> str:
+    raise NotImplementedError(call.key)

@@ -1,0 +1,253 @@
+"""
+The service, killed by SIGKILL in the middle of `creative_draft_scene` and started again.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.storage import points
+from tests.acceptance import drafting
+from tests.acceptance.forked_service import Service
+
+ENGINE_POINTS = (
+    "pool.queued",
+    "pool.granted",
+    "run.before_taken",
+    "run.after_taken",
+    "step.before_started",
+    "step.after_started",
+    "step.performing",
+    "step.performed",
+    "step.before_append",
+    "step.after_append",
+    "step.before_receipt",
+    "step.after_receipt",
+    "step.delivered",
+    "run.before_ended",
+    "run.after_ended",
+)
+SAMPLE = (
+    ("storage.create.before_rename", 1),
+    ("pool.granted", 1),
+    ("run.after_taken", 1),
+    ("step.performing", 4),
+    ("storage.append.before_sync", 5),
+    ("step.before_receipt", 2),
+    ("step.performed", 9),
+    ("step.after_append", 9),
+    ("run.after_ended", 1),
+    ("storage.move.before_row", 2),
+)
+
+Left = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Left:
+    """
+    Return what a run leaves that nobody disturbs.
+    """
+    return through(drafting.make_project(tmp_path_factory.mktemp("undisturbed") / "project"))
+
+
+def through(project: Path) -> Left:
+    """
+    Ask for the run, or find it, and bring it to its end in a service that is stopped afterwards.
+    """
+    service = Service(project)
+    http = service.http()
+    assert http is not None
+    run_id = drafting.post(http)
+    assert run_id is not None
+    assert drafting.wait(http, run_id) is not None
+    assert service.stop() == 0
+    return drafting.left_by(project, run_id)
+
+
+def dies(project: Path, crash_at: str) -> bool:
+    """
+    Ask for the run in a service that kills itself at a point; tell whether it came to that.
+    """
+    service = Service(project, crash_at)
+    http = service.http()
+    run_id = drafting.post(http) if http else None
+    if http and run_id and drafting.wait(http, run_id):
+        service.stop()
+    return service.ended() == -signal.SIGKILL
+
+
+def judge(project: Path, point: str, nth: int, undisturbed: Left) -> str | None:
+    """
+    Kill a service, start it again, and tell what is wrong afterwards; `not reached` if it did not die.
+    """
+    drafting.make_project(project)
+    if not dies(project, f"{point}:{nth}"):
+        return "not reached"
+    recorded = drafting.recorded(project)
+    before = {run_id: drafting.begun(project, run_id) for run_id, _, _ in recorded}
+    left = through(project)
+    if left != undisturbed:
+        return f"{point}:{nth} left {left}, not {undisturbed}"
+    repeated = {
+        (run_id, key)
+        for run_id, tries in before.items()
+        for _, key, _ in drafting.begun(project, run_id)[len(tries) :]
+        if key in {line[1] for line in recorded}
+    }
+    return f"{point}:{nth} repeated {repeated}" if repeated else None
+
+
+def test_a_sample_of_kills(tmp_path: Path, undisturbed: Left) -> None:
+    """Killed between two writes, the service brings the run to the same slots and records, and repeats no step."""
+    with ThreadPoolExecutor(2) as threads:
+        judged = threads.map(lambda kill: judge(tmp_path / f"{kill[0]}{kill[1]}", *kill, undisturbed), SAMPLE)
+
+    assert [wrong for wrong in judged if wrong is not None] == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_every_kill(tmp_path: Path, undisturbed: Left) -> None:
+    """The same for every passing of every point of the engine, the pool and the storage."""
+
+    def sweep(point: str) -> list[str]:
+        wrong: list[str] = []
+        for nth in range(1, 1000):
+            judged = judge(tmp_path / f"{point}{nth}", point, nth, undisturbed)
+            if judged == "not reached":
+                break
+            wrong += [judged] if judged else []
+            shutil.rmtree(tmp_path / f"{point}{nth}")
+        return wrong
+
+    with ThreadPoolExecutor(2) as threads:
+        assert [wrong for found in threads.map(sweep, ENGINE_POINTS + points.POINTS) for wrong in found] == []
+
+
+def test_killed_while_an_agent_is_speaking(tmp_path: Path, undisturbed: Left) -> None:
+    """The step that an agent was performing runs again as its next attempt, everything before it is kept."""
+    project = drafting.make_project(tmp_path / "project", polish={"hang": True})
+    service = Service(project)
+    http = service.http()
+    assert http is not None
+    run_id = drafting.post(http)
+    assert run_id is not None
+    while ("polish", "running") not in _steps(http.get(f"/api/runs/{run_id}", params={"wait": 5}).json()):
+        pass
+    service.kill()
+    drafting.say(project)
+
+    assert through(project) == undisturbed
+    assert [key for _, key, _ in drafting.begun(project, run_id)].count("polish") == 2
+    assert (run_id, "polish", 2) in drafting.recorded(project)
+
+
+def test_two_hundred_unfinished_runs_go_on(tmp_path: Path) -> None:
+    """A restart continues every unfinished run, at once ready to serve, and never more of them than the limit."""
+    project = drafting.make_project(tmp_path / "project", draft={"hang": True})
+    service = Service(project)
+    http = service.http()
+    assert http is not None
+    run_ids = [drafting.post(http, str(number)) for number in range(200)]
+    service.kill()
+    drafting.say(project)
+    service = Service(project)
+    http = service.http()
+    assert http is not None
+    assert http.get("/healthz").status_code == 200
+
+    ended = [drafting.wait(http, run_id) for run_id in run_ids if run_id]
+
+    assert [run["status"] for run in ended if run] == ["done"] * 200
+    assert {(run_id, "draft", 1) for run_id in run_ids} & drafting.recorded(project) != set()
+    assert service.stop() == 0
+
+
+def test_a_copied_folder_is_listed_and_left_alone(tmp_path: Path) -> None:
+    """A folder under another name, or from another project, is not started unasked; a resume takes it over."""
+    project = drafting.make_project(tmp_path / "project", draft={"hang": True})
+    other = drafting.make_project(tmp_path / "other")
+    service = Service(project)
+    http = service.http()
+    assert http is not None
+    run_id = drafting.post(http)
+    assert run_id is not None
+    while ("draft", "running") not in _steps(http.get(f"/api/runs/{run_id}", params={"wait": 5}).json()):
+        pass
+    service.kill()
+    (other / ".control-room" / "runs").mkdir(parents=True)
+    shutil.copytree(drafting.folder_of(project, run_id), drafting.folder_of(other, "copied"))
+    lines = (drafting.folder_of(other, "copied") / "control.jsonl").read_bytes()
+    service = Service(other)
+    http = service.http()
+    assert http is not None
+    (listed,) = http.get("/api/runs").json()
+
+    assert (listed["run_id"], listed["owner"], listed["status"]) == ("copied", "foreign", "running")
+    assert (drafting.folder_of(other, "copied") / "control.jsonl").read_bytes() == lines
+    assert http.post("/api/runs/copied/resume", json={}).status_code == 200
+
+    run = drafting.wait(http, "copied")
+
+    assert run is not None
+    assert service.stop() == 0
+
+
+def test_a_folder_written_by_hand_goes_on(tmp_path: Path, undisturbed: Left) -> None:
+    """A run folder with nothing but the specified files, two steps done, is adopted and brought to its end."""
+    project = drafting.make_project(tmp_path / "project")
+    through(project)
+    (made,) = (project / ".control-room" / "runs").glob("[!.]*")
+    hand = project / ".control-room" / "runs" / "run_abc123"
+    hand.mkdir()
+    names = (
+        "step_index",
+        "step_id",
+        "phase",
+        "tool",
+        "agent_archetype",
+        "agent_id",
+        "status",
+        "output_slot",
+        "receipt_id",
+    )
+    names += ("input_slot_refs", "output_hash", "output_preview", "started_at", "completed_at", "error")
+    lines = [{name: line[name] for name in names} for line in drafting.lines(made / "steps.jsonl")[:2]]
+    (hand / "steps.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    slots = json.loads((made / "cache.json").read_text())
+    (hand / "cache.json").write_text(json.dumps({name: slots[name] for name in ("discovery", "outline_beat")}))
+    manifest = json.loads((made / "run.json").read_text())
+    manifest |= {
+        "run_id": "run_abc123",
+        "status": "running",
+        "completed_at": None,
+        "current_step_index": 2,
+        "phase": "a",
+    }
+    (hand / "run.json").write_text(json.dumps(manifest))
+    service = Service(project)
+    http = service.http()
+    assert http is not None
+    run = drafting.wait(http, "run_abc123")
+    assert run is not None
+    assert service.stop() == 0
+
+    left = drafting.left_by(project, "run_abc123")
+
+    assert run["status"] == "done"
+    assert {name: slot for name, slot in left["slots"].items() if slot["type"] == "artifact"} == {
+        name: slot for name, slot in undisturbed["slots"].items() if slot["type"] == "artifact"
+    }
+    assert next(key for _, key, _ in drafting.begun(project, "run_abc123")) == "check_canon"
+
+
+def _steps(run: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(step["step_id"], step["status"]) for step in run["steps"]]
