@@ -10,9 +10,7 @@ import dataclasses
 from collections.abc import AsyncIterator
 
 from app import errors
-from app.engine.runs import RunStart
-from app.engine.states import RunState
-from app.engine.stores import Created
+from app.engine import runs, states, stores
 from app.storage import creation, deletion, disk, index, layout
 from app.storage.index import IndexedRun
 from app.storage.means import Means
@@ -30,7 +28,7 @@ class Admission:
         self._means, self._identity, self._reconciliation = means, identity, reconciliation
         self._turn = asyncio.Lock()
 
-    async def create(self, start: RunStart, *, exclusive: bool) -> Created:
+    async def create(self, start: runs.RunStart, *, exclusive: bool) -> stores.Created:
         """
         Make a run durable, unless its key finds one or another is in its way.
 
@@ -43,17 +41,32 @@ class Admission:
         await self._make_sure_of_room()
         if start.idempotency_key is None and not exclusive:
             await self._make(start)
-            return Created(run_id=start.run_id, existed=False)
+            return stores.Created(run_id=start.run_id, existed=False)
         async with self._alone():
-            # A crash between a run's folder and its row must not hide its key.
             await self._reconciliation.once()
             existing = await self._repeated(start)
             if existing is not None:
-                return Created(run_id=existing, existed=True)
+                return stores.Created(run_id=existing, existed=True)
             if exclusive:
                 await self._refuse_second(start.recipe_id)
             await self._make(start)
-        return Created(run_id=start.run_id, existed=False)
+        return stores.Created(run_id=start.run_id, existed=False)
+
+    async def find_repeated(self, idempotency_key: str, request_sha256: str | None) -> str | None:
+        """
+        Return the run that a request with this key made, or None.
+
+        Raises:
+            errors.Conflict: `idempotency_conflict`.
+        """
+        # A crash between a run's folder and its row must not hide its key.
+        await self._reconciliation.once()
+        found = await self._means.index.find_key(idempotency_key)
+        if found is None:
+            return None
+        if found.request_sha256 != request_sha256:
+            raise _conflict(found)
+        return found.summary.run_id
 
     async def has_room(self) -> bool:
         """
@@ -78,15 +91,10 @@ class Admission:
                 if lock is not None:
                     lock.release()
 
-    async def _repeated(self, start: RunStart) -> str | None:
+    async def _repeated(self, start: runs.RunStart) -> str | None:
         if start.idempotency_key is None:
             return None
-        found = await self._means.index.find_key(start.idempotency_key)
-        if found is None:
-            return None
-        if found.request_sha256 != start.request_sha256:
-            raise _conflict(found)
-        return found.summary.run_id
+        return await self.find_repeated(start.idempotency_key, start.request_sha256)
 
     async def _refuse_second(self, recipe_id: str) -> None:
         busy = await self._means.index.find_busy(recipe_id)
@@ -98,7 +106,7 @@ class Admission:
         if not await self.has_room():
             raise errors.NoRoom
 
-    async def _make(self, start: RunStart) -> None:
+    async def _make(self, start: runs.RunStart) -> None:
         try:
             await self._means.workers.run(lambda: creation.build(self._means, start))
         except FileExistsError as error:
@@ -109,8 +117,8 @@ class Admission:
             raise errors.NoRoom(detail=fault.detail) from error
         await self._index(start)
 
-    async def _index(self, start: RunStart) -> None:
-        row = index.row_of(start, RunState.PENDING, start.created_at, name=start.run_id, owner=start.owner)
+    async def _index(self, start: runs.RunStart) -> None:
+        row = index.row_of(start, states.RunState.PENDING, start.created_at, name=start.run_id, owner=start.owner)
         self._means.probes.reach("storage.create.before_row")
         try:
             await self._means.index.put_run(row)

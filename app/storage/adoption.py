@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app import clock
-from app.engine import plain, records, runs
-from app.engine.decisions import DecisionKind
-from app.engine.states import RunState, StepState
+from app.engine import decisions, plain, records, runs, states
 from app.storage import blobs, chain, damage, disk, layout, receipts
 from app.storage.disk import Disk
 
@@ -108,14 +106,14 @@ def read_manifest(files: Disk, run_id: str) -> dict[str, Any]:
     return manifest
 
 
-def status_of(manifest: Mapping[str, Any]) -> RunState:
+def status_of(manifest: Mapping[str, Any]) -> states.RunState:
     """
     Return the state that a manifest tells; what cannot be read errs towards unfinished.
     """
     try:
-        return RunState(str(manifest.get("status")))
+        return states.RunState(str(manifest.get("status")))
     except ValueError:
-        return RunState.RUNNING
+        return states.RunState.RUNNING
 
 
 def convert(found: Found, start: runs.RunStart, now: str, *, inline: bool = False) -> Converted:
@@ -172,7 +170,8 @@ class _Payloads:
 
 
 def _believed(line: Mapping[str, Any], slots: Mapping[str, Any], payloads: _Payloads) -> Kept | None:
-    if line.get("status") not in (StepState.DONE, StepState.SKIPPED) or not isinstance(line.get("step_id"), str):
+    passed = line.get("status") in (states.StepState.DONE, states.StepState.SKIPPED)
+    if not passed or not isinstance(line.get("step_id"), str):
         return None
     slot, digest = line.get("output_slot"), line.get("output_hash")
     if slot is None:
@@ -225,10 +224,10 @@ def _milliseconds(line: Mapping[str, Any]) -> float | None:
     return (ended - began).total_seconds() * 1000
 
 
-def _ended(found: Found, status: RunState, lines: int, head: str, now: str) -> dict[str, plain.Json]:
+def _ended(found: Found, status: states.RunState, lines: int, head: str, now: str) -> dict[str, plain.Json]:
     error = found.manifest.get("error")
     return {
-        "kind": DecisionKind.ENDED.value,
+        "kind": decisions.DecisionKind.ENDED.value,
         "at": str(found.manifest.get("completed_at") or found.manifest.get("updated_at") or now),
         "status": status.value,
         "lines": lines,

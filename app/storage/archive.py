@@ -9,9 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app import errors
-from app.engine import plain
-from app.engine.events import Event
-from app.engine.records import BlobRef
+from app.engine import events, plain, records
 from app.storage import blobs, disk, events_book, layout, receipts
 from app.storage.folder_log import FolderLog
 from app.storage.means import Means
@@ -25,7 +23,7 @@ class Archive:
     def __init__(self, means: Means, logs: Mapping[str, FolderLog]) -> None:
         self._means, self._logs = means, logs
 
-    async def blob(self, run_id: str, blob: BlobRef) -> plain.Json:
+    async def blob(self, run_id: str, blob: records.BlobRef) -> plain.Json:
         """
         Return a blob's text or JSON.
 
@@ -35,7 +33,7 @@ class Archive:
         folder = layout.run_folder(run_id)
         return await self._means.workers.run(lambda: blobs.value(self._means.disk, run_id, folder, blob))
 
-    async def events(self, run_id: str, after: int) -> list[Event]:
+    async def events(self, run_id: str, after: int) -> list[events.Event]:
         """
         Return the events numbered above `after`.
 

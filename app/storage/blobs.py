@@ -9,8 +9,7 @@ import re
 from collections.abc import Callable
 
 from app import errors
-from app.engine import plain
-from app.engine.records import BlobRef
+from app.engine import plain, records
 from app.storage import damage, disk
 from app.storage.disk import Disk
 
@@ -19,11 +18,11 @@ FOLDER = "blobs"
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
-def put(files: Disk, folder: str, content: bytes, *, text: bool, reach: Callable[[str], None]) -> BlobRef:
+def put(files: Disk, folder: str, content: bytes, *, text: bool, reach: Callable[[str], None]) -> records.BlobRef:
     """
     Keep an output, durable with its name; one that is there already is only checked.
     """
-    blob = BlobRef(sha256=plain.sha256(content), size_bytes=len(content), text=text)
+    blob = records.BlobRef(sha256=plain.sha256(content), size_bytes=len(content), text=text)
     place = f"{folder}/{FOLDER}"
     if files.add_folder(place):
         files.sync_folder(folder)
@@ -35,7 +34,7 @@ def put(files: Disk, folder: str, content: bytes, *, text: bool, reach: Callable
     return blob
 
 
-def get(files: Disk, run_id: str, folder: str, blob: BlobRef) -> bytes:
+def get(files: Disk, run_id: str, folder: str, blob: records.BlobRef) -> bytes:
     """
     Return a blob's content.
 
@@ -56,7 +55,7 @@ def get(files: Disk, run_id: str, folder: str, blob: BlobRef) -> bytes:
     return content
 
 
-def value(files: Disk, run_id: str, folder: str, blob: BlobRef) -> plain.Json:
+def value(files: Disk, run_id: str, folder: str, blob: records.BlobRef) -> plain.Json:
     """
     Return a blob's text or JSON.
 
@@ -67,7 +66,7 @@ def value(files: Disk, run_id: str, folder: str, blob: BlobRef) -> plain.Json:
     return content.decode() if blob.text else json.loads(content)
 
 
-def flaw(files: Disk, run_id: str, folder: str, blob: BlobRef) -> str | None:
+def flaw(files: Disk, run_id: str, folder: str, blob: records.BlobRef) -> str | None:
     """
     Say what is wrong with a blob, if anything is.
     """
@@ -78,5 +77,5 @@ def flaw(files: Disk, run_id: str, folder: str, blob: BlobRef) -> str | None:
     return None
 
 
-def _is_kept(files: Disk, path: str, blob: BlobRef) -> bool:
+def _is_kept(files: Disk, path: str, blob: records.BlobRef) -> bool:
     return files.has_file(path) and plain.sha256(files.read(path)) == blob.sha256

@@ -9,9 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app import errors
-from app.engine import runs
-from app.engine.decisions import DecisionKind
-from app.engine.states import RunState
+from app.engine import decisions, runs, states
 from app.storage import adoption, authority, chain, index, layout
 from app.storage.authority import Authority
 from app.storage.disk import Disk
@@ -47,7 +45,7 @@ def may_have_ended(files: Disk, run_id: str) -> bool:
         last = chain.last_fields(files.read(path, max(0, size - _TAIL_BYTES)))
     except OSError:
         return False
-    return last is None if size > _TAIL_BYTES else last is not None and last.get("kind") == DecisionKind.ENDED
+    return last is None if size > _TAIL_BYTES else last is not None and last.get("kind") == decisions.DecisionKind.ENDED
 
 
 def _row(found: Authority, data_directory_id: str) -> IndexedRun:
@@ -56,7 +54,7 @@ def _row(found: Authority, data_directory_id: str) -> IndexedRun:
     taken_over = decided.overrides.get("data_directory_id") == data_directory_id
     status, error_code = decided.status, None
     if found.damages:
-        status, error_code = RunState.FAILED, errors.JournalCorrupt.default_code
+        status, error_code = states.RunState.FAILED, errors.JournalCorrupt.default_code
     elif (error := decided.ended.error if decided.ended else decided.pause_error) is not None:
         error_code = str(error.get("code"))
     owner = str(decided.overrides.get("owner") or start.owner)
@@ -110,4 +108,4 @@ def start_of(manifest: Mapping[str, Any], run_id: str) -> runs.RunStart:
 
 def _unreadable(run_id: str, code: str) -> IndexedRun:
     start = start_of({}, run_id)
-    return index.row_of(start, RunState.FAILED, start.created_at, name=run_id, owner="service", error_code=code)
+    return index.row_of(start, states.RunState.FAILED, start.created_at, name=run_id, owner="service", error_code=code)

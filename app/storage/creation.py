@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import contextlib
 
-from app.engine import plain, runs, views
-from app.engine.events import Event, EventType
-from app.engine.states import RunState
+from app.engine import events, plain, runs, states, views
 from app.storage import events_book, layout
 from app.storage.disk import Disk
 from app.storage.means import Means
@@ -62,11 +60,11 @@ def _fill(means: Means, folder: str, start: runs.RunStart) -> None:
     files, reach = means.disk, means.probes.reach
     reach("storage.create.before_start")
     files.write(f"{folder}/{layout.START}", plain.encode(start.to_json()) + b"\n", sync=True)
-    manifest = views.manifest(views.RunView(start=start, status=RunState.PENDING, updated_at=start.created_at))
-    created = Event(
+    manifest = views.manifest(views.RunView(start=start, status=states.RunState.PENDING, updated_at=start.created_at))
+    created = events.Event(
         seq=1,
         at=start.created_at,
-        type=EventType.RUN_CREATED.value,
+        type=events.EventType.RUN_CREATED.value,
         run_id=start.run_id,
         data={"recipe_id": start.recipe_id},
     )

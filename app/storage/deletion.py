@@ -9,8 +9,7 @@ import itertools
 from collections.abc import Callable
 
 from app import errors
-from app.engine import decisions
-from app.engine.states import RunState
+from app.engine import decisions, states
 from app.storage import adoption, authority, layout, receipts
 from app.storage.disk import Disk
 from app.storage.means import Means
@@ -45,7 +44,7 @@ def sweep(means: Means, stopping: Callable[[], bool]) -> None:
             means.disk.remove_tree(f"{layout.TRASH}/{name}")
 
 
-def status(files: Disk, run_id: str) -> RunState:
+def status(files: Disk, run_id: str) -> states.RunState:
     """
     Return the state that a run's folder tells.
 

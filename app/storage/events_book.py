@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, TypeAlias
 
-from app.engine import plain
-from app.engine.events import Event, EventType
+from app.engine import events, plain
 
 BLOCK = 100_000_000
 """Numbers that belong to one `taken`."""
@@ -78,12 +77,14 @@ class EventsBook:
         """
         self._floor, self._fresh = taken * BLOCK, True
 
-    def add(self, at: str, type: EventType, key: str | None, data: Mapping[str, plain.Json] | None) -> Event:
+    def add(
+        self, at: str, type: events.EventType, key: str | None, data: Mapping[str, plain.Json] | None
+    ) -> events.Event:
         """
         Number an event and keep it for writing.
         """
         self._last = max(self._last, self._floor) + 1
-        event = Event(seq=self._last, at=at, type=type.value, run_id=self._run_id, key=key, data=data or {})
+        event = events.Event(seq=self._last, at=at, type=type.value, run_id=self._run_id, key=key, data=data or {})
         self._lines.append((event.seq, encoded(event)))
         self._sync = self._sync or not self._fresh
         return event
@@ -116,50 +117,47 @@ class EventsBook:
         return self._marks[bisect_right(self._marks, after + 1, key=itemgetter(0)) - 1][1]
 
 
-def encoded(event: Event) -> bytes:
+def encoded(event: events.Event) -> bytes:
     """
     Write an event as a line.
     """
     return plain.encode(event.to_json()) + b"\n"
 
 
-def parse(content: bytes, after: int = 0) -> list[Event]:
+def parse(content: bytes, after: int = 0) -> list[events.Event]:
     """
     Return the events numbered above `after` among complete lines; lines that are no events are passed over.
     """
-    events = []
-    for line in content.split(b"\n")[:-1]:
-        event = _event(line)
-        if event is not None and event.seq > after:
-            events.append(event)
-    return events
+    found = map(_event, content.split(b"\n")[:-1])
+    return [event for event in found if event is not None and event.seq > after]
 
 
 def written(content: bytes) -> Written:
     """
     Tell what a file holds.
     """
-    events = parse(content)
+    told = parse(content)
+    note = events.EventType.RECIPE_NOTE
     return Written(
-        last=max((event.seq for event in events), default=0),
-        notes=frozenset(event.key for event in events if event.type == EventType.RECIPE_NOTE and event.key is not None),
-        positions=frozenset(_positions(events)),
-        counts=Counter(event.type for event in events),
+        last=max((event.seq for event in told), default=0),
+        notes=frozenset(event.key for event in told if event.type == note and event.key is not None),
+        positions=frozenset(_positions(told)),
+        counts=Counter(event.type for event in told),
     )
 
 
-def _positions(events: Iterable[Event]) -> Iterable[int]:
-    told = (EventType.STEP_FINISHED, EventType.STEP_FAILED, EventType.STEP_RETRYING)
-    for event in events:
+def _positions(told: Iterable[events.Event]) -> Iterable[int]:
+    types = (events.EventType.STEP_FINISHED, events.EventType.STEP_FAILED, events.EventType.STEP_RETRYING)
+    for event in told:
         position = event.data.get("position")
-        if event.type in told and isinstance(position, int):
+        if event.type in types and isinstance(position, int):
             yield position
 
 
-def _event(line: bytes) -> Event | None:
+def _event(line: bytes) -> events.Event | None:
     try:
         fields: Any = json.loads(line)
         sound = isinstance(fields["seq"], int) and isinstance(fields["type"], str) and isinstance(fields["data"], dict)
-        return Event(**{name: fields[name] for name in Event.__slots__}) if sound else None
+        return events.Event(**{name: fields[name] for name in events.Event.__slots__}) if sound else None
     except (ValueError, TypeError, KeyError, RecursionError):
         return None

@@ -12,12 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from app import clock, errors
-from app.engine import plain, records
-from app.engine.decisions import DecisionKind, Decisions
-from app.engine.events import Event, EventType
-from app.engine.records import BlobRef, Record
-from app.engine.runs import Transition
-from app.engine.states import RunState
+from app.engine import decisions, events, plain, records, runs, states
 from app.storage import blobs, disk, layout
 from app.storage.authority import Authority
 from app.storage.disk import Lock
@@ -30,7 +25,9 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_CONTESTED = frozenset({DecisionKind.CANCEL_REQUESTED, DecisionKind.ENDED, DecisionKind.RESUMED})
+_CONTESTED = frozenset(
+    {decisions.DecisionKind.CANCEL_REQUESTED, decisions.DecisionKind.ENDED, decisions.DecisionKind.RESUMED}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +64,11 @@ class FolderLog:
         self._control = Journal(control, "storage.decide", means, authority.control, means.disk.append_to(control))
         self._book = EventsBook(self.run_id, opened.written, self.loaded.decisions.taken)
         self._projections = Projections(self.run_id, self._start.session_id, means, self._book, set(opened.proven))
-        self._contest = asyncio.Lock()
+        self._contest, self._healing = asyncio.Lock(), asyncio.Lock()
         self._ending = False
         self._closed = False
 
-    async def append_step(self, line: Mapping[str, plain.Json]) -> Record:
+    async def append_step(self, line: Mapping[str, plain.Json]) -> records.Record:
         """
         Append a journal line and return its record once it is synced.
 
@@ -84,7 +81,7 @@ class FolderLog:
         placed = await self._steps.append(plain.encode(line))
         return records.read(placed.position, {**line, **placed.ending})
 
-    async def decide(self, kind: DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True) -> bool:
+    async def decide(self, kind: decisions.DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True) -> bool:
         """
         Append a control line and fold it in; of a cancel and an ending the first wins.
 
@@ -101,7 +98,7 @@ class FolderLog:
         await self._write_decision(kind, facts, sync=sync)
         return True
 
-    async def put_blob(self, content: bytes, *, text: bool) -> BlobRef:
+    async def put_blob(self, content: bytes, *, text: bool) -> records.BlobRef:
         """
         Keep an output in `blobs/`.
 
@@ -113,13 +110,13 @@ class FolderLog:
             blobs.FOLDER, lambda: blobs.put(self._means.disk, self._folder, content, text=text, reach=reach)
         )
 
-    async def get_blob(self, blob: BlobRef) -> plain.Json:
+    async def get_blob(self, blob: records.BlobRef) -> plain.Json:
         """
         Return a blob's text or JSON.
         """
         return await self._means.workers.run(lambda: blobs.value(self._means.disk, self.run_id, self._folder, blob))
 
-    async def add_receipt(self, record: Record) -> None:
+    async def add_receipt(self, record: records.Record) -> None:
         """
         Queue the receipt of a tool execution; the journal completes it after a crash.
         """
@@ -140,7 +137,9 @@ class FolderLog:
 
         await self._written(layout.LOGS, write)
 
-    def add_event(self, type: EventType, key: str | None = None, data: Mapping[str, plain.Json] | None = None) -> Event:
+    def add_event(
+        self, type: events.EventType, key: str | None = None, data: Mapping[str, plain.Json] | None = None
+    ) -> events.Event:
         """
         Number an event and queue it.
         """
@@ -163,7 +162,7 @@ class FolderLog:
         """
         await self._projections.flush()
 
-    async def move(self, transition: Transition) -> bool:
+    async def move(self, transition: runs.Transition) -> bool:
         """
         Apply a move to this run's row.
 
@@ -182,10 +181,11 @@ class FolderLog:
         Raises:
             errors.StorageFault: there is still no room.
         """
-        await self._steps.heal()
-        await self._control.heal()
-        if not self._means.room.free:
-            await self._written(".room", lambda: disk.try_writing(self._means.disk, f"{self._folder}/.room"))
+        async with self._healing:
+            await self._steps.heal()
+            await self._control.heal()
+            if not self._means.room.free:
+                await self._written(".room", lambda: disk.try_writing(self._means.disk, f"{self._folder}/.room"))
 
     async def close(self) -> None:
         """
@@ -215,7 +215,7 @@ class FolderLog:
         self._control.abandon()
         self._lock.release()
 
-    async def read_events(self, after: int) -> list[Event]:
+    async def read_events(self, after: int) -> list[events.Event]:
         """
         Return the events numbered above `after`, those that are queued included.
         """
@@ -229,26 +229,26 @@ class FolderLog:
 
     # -- decisions
 
-    async def _contested(self, kind: DecisionKind, facts: Mapping[str, plain.Json]) -> bool:
+    async def _contested(self, kind: decisions.DecisionKind, facts: Mapping[str, plain.Json]) -> bool:
         async with self._contest:
             if not self._wins(kind, facts):
                 return False
-            if kind is DecisionKind.RESUMED:
+            if kind is decisions.DecisionKind.RESUMED:
                 await self._resume(facts)
-            elif kind is DecisionKind.ENDED:
+            elif kind is decisions.DecisionKind.ENDED:
                 await self._end(facts)
             else:
                 await self._write_decision(kind, facts)
             return True
 
-    def _wins(self, kind: DecisionKind, facts: Mapping[str, plain.Json]) -> bool:
+    def _wins(self, kind: decisions.DecisionKind, facts: Mapping[str, plain.Json]) -> bool:
         decided = self.loaded.decisions
         match kind:
-            case DecisionKind.CANCEL_REQUESTED:
+            case decisions.DecisionKind.CANCEL_REQUESTED:
                 return decided.ended is None and decided.cancel_requested_at is None
-            case DecisionKind.ENDED:
+            case decisions.DecisionKind.ENDED:
                 cancelled = decided.cancel_requested_at is not None
-                return decided.ended is None and (not cancelled or facts["status"] == RunState.CANCELLED)
+                return decided.ended is None and (not cancelled or facts["status"] == states.RunState.CANCELLED)
         return True
 
     async def _end(self, facts: Mapping[str, plain.Json]) -> None:
@@ -258,7 +258,7 @@ class FolderLog:
             if self._steps.fault is not None:
                 raise errors.StorageFault(self._steps.fault.message, detail=self._steps.fault.detail)
             counted = {**facts, "lines": self._steps.count, "head": self._steps.head}
-            await self._write_decision(DecisionKind.ENDED, counted)
+            await self._write_decision(decisions.DecisionKind.ENDED, counted)
         finally:
             self._ending = False
 
@@ -269,19 +269,21 @@ class FolderLog:
         start = self._start.overridden(self.loaded.decisions.overrides | overrides)
         at = self._now()
         # Before the line: the row may err towards unfinished only.
-        await self._means.index.move(Transition.queue(self.run_id, at))
-        await self._write_decision(DecisionKind.RESUMED, {**facts, "overrides": overrides})
+        await self._means.index.move(runs.Transition.queue(self.run_id, at))
+        await self._write_decision(decisions.DecisionKind.RESUMED, {**facts, "overrides": overrides})
         self.loaded = dataclasses.replace(self.loaded, start=start)
         await self._means.index.set_owner(self.run_id, start.owner)
 
-    async def _write_decision(self, kind: DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True) -> None:
+    async def _write_decision(
+        self, kind: decisions.DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True
+    ) -> None:
         line = {"kind": kind.value, "at": self._now(), **facts}
         # What cannot be folded in must not be written.
-        Decisions().apply(line)
+        decisions.Decisions().apply(line)
 
         def fold(_: Placed) -> None:
             self.loaded.decisions.apply(line)
-            if kind is DecisionKind.TAKEN:
+            if kind is decisions.DecisionKind.TAKEN:
                 self._book.open_block(self.loaded.decisions.taken)
 
         await self._control.append(plain.encode(line), sync=sync, landed=fold)

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from app import clock
-from app.engine import plain, runs, stores
-from app.engine.states import RunState
+from app.engine import plain, runs, states, stores
 
 OWNERS = ("service", "process", "foreign")
 """Who continues a run; nobody unasked, if it is foreign."""
@@ -159,7 +158,7 @@ def instant(text: str) -> str:
 
 def row_of(
     start: runs.RunStart,
-    status: RunState,
+    status: states.RunState,
     at: str,
     *,
     name: str,

@@ -8,15 +8,16 @@ from app import clock
 from app.engine import probes
 from app.storage import layout
 from app.storage.committer import FileCommitter
+from app.storage.disk_store import DiskStore
 from app.storage.means import Means
 from app.storage.memory_disk import MemoryDisk
 from app.storage.memory_index import MemoryIndex
 from app.storage.opener import Adopt
 from app.storage.room import Room
-from app.storage.store import DiskStore
 from app.storage.workers import Inline
 
 _IDENTITY = "memory"
+_NO_PROBES = probes.NoProbes()
 
 
 class MemoryStore(DiskStore):
@@ -35,7 +36,10 @@ class MemoryStore(DiskStore):
     ) -> None:
         super().__init__(adopt)
         self._clock, self._probes = clock, probes
-        self._disk, self._index = disk or MemoryDisk(), index or MemoryIndex()
+        self.disk = disk or MemoryDisk()
+        """What its runs lie on."""
+        self.index = index or MemoryIndex()
+        """Its rows."""
 
     def crashed(self, *, lose_unsynced: bool = False) -> MemoryStore:
         """
@@ -45,20 +49,20 @@ class MemoryStore(DiskStore):
             lose_unsynced: Whether the machine lost power; otherwise only the process died.
         """
         self.abandon()
-        left = self._disk.crashed(lose_unsynced=lose_unsynced)
-        return MemoryStore(clock=self._clock, adopt=self._adopt, disk=left, index=self._index)
+        left = self.disk.crashed(lose_unsynced=lose_unsynced)
+        return MemoryStore(clock=self._clock, adopt=self._adopt, disk=left, index=self.index)
 
     def _prepare(self) -> tuple[Means, str]:
         for folder in layout.FOLDERS:
-            self._disk.add_folder(folder)
+            self.disk.add_folder(folder)
         for folder in ("", *layout.FOLDERS):
-            self._disk.sync_folder(folder)
-        workers, points = Inline(), self._probes or _no_probes()
+            self.disk.sync_folder(folder)
+        workers, points = Inline(), self._probes or _NO_PROBES
         means = Means(
-            disk=self._disk,
+            disk=self.disk,
             committer=FileCommitter(workers, points),
             workers=workers,
-            index=self._index,
+            index=self.index,
             room=Room(),
             clock=self._clock,
             probes=points,
@@ -69,7 +73,3 @@ class MemoryStore(DiskStore):
         """
         Do nothing; nothing is held.
         """
-
-
-def _no_probes() -> probes.Probes:
-    return probes.NoProbes()

@@ -13,10 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
 from app import clock, errors
-from app.engine import plain, stores
-from app.engine.events import EventType
-from app.engine.runs import RunStart, Transition
-from app.engine.states import RunState
+from app.engine import events, plain, runs, states, stores
 from app.storage import adoption, authority, census, chain, damage, disk, layout, opening
 from app.storage.disk import Lock
 from app.storage.events_book import BLOCK, EventsBook
@@ -26,7 +23,7 @@ from app.storage.opening import Opening
 
 _log = logging.getLogger(__name__)
 
-Adopt: TypeAlias = Callable[[Mapping[str, plain.Json]], Awaitable[RunStart]]
+Adopt: TypeAlias = Callable[[Mapping[str, plain.Json]], Awaitable[runs.RunStart]]
 """Makes the start of a run from the run.json of a folder written by hand: looks its recipe up and freezes it."""
 
 
@@ -39,6 +36,7 @@ class Opener:
         self._means, self._identity, self._adopt = means, identity, adopt
         self.logs: dict[str, FolderLog] = {}
         """Runs open in this store."""
+        self._closings: set[asyncio.Future[None]] = set()
 
     async def open(self, run_id: str) -> FolderLog:
         """
@@ -53,7 +51,7 @@ class Opener:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            task.add_done_callback(_let_go)
+            task.add_done_callback(self._let_go)
             raise
 
     async def look(self, run_id: str) -> stores.Loaded:
@@ -102,13 +100,19 @@ class Opener:
             log.add_event(untold.type, untold.key, untold.data)
         if adopted is not None:
             told = {"lines": len(adopted.kept), "dropped": adopted.dropped}
-            log.add_event(EventType.RECOVERY_ADOPTED, None, told)
+            log.add_event(events.EventType.RECOVERY_ADOPTED, None, told)
         for record in found.unproven:
             await log.add_receipt(record)
         await self._means.index.add_receipts(found.places)
 
     def _forget(self, run_id: str) -> None:
         self.logs.pop(run_id, None)
+
+    def _let_go(self, task: asyncio.Future[FolderLog]) -> None:
+        if not task.cancelled() and task.exception() is None:
+            closing = asyncio.ensure_future(task.result().close())
+            self._closings.add(closing)
+            closing.add_done_callback(self._closings.discard)
 
     def _has_start(self, run_id: str) -> bool:
         return self._means.disk.has_file(f"{layout.run_folder(run_id)}/{layout.START}")
@@ -125,7 +129,7 @@ class Opener:
             await self._means.index.put_run(row)
         return found
 
-    async def _by_hand(self, run_id: str) -> tuple[adoption.Found, RunStart]:
+    async def _by_hand(self, run_id: str) -> tuple[adoption.Found, runs.RunStart]:
         found = await self._means.workers.run(lambda: adoption.find(self._means.disk, run_id))
         if self._adopt is None:
             raise damage.corrupt(run_id, layout.START, "is missing, and nobody here can adopt the folder")
@@ -146,7 +150,7 @@ class Opener:
     # -- damage
 
     async def _declare_failed(self, run_id: str, error: errors.JournalCorrupt) -> None:
-        ending = Transition.end(run_id, RunState.FAILED, self._now(), error.code)
+        ending = runs.Transition.end(run_id, states.RunState.FAILED, self._now(), error.code)
         if not await self._means.index.move(ending):
             return
         _log.error("run parked: %s", error.message, extra={"run_id": run_id, "code": error.code})
@@ -157,12 +161,12 @@ class Opener:
         files, folder = self._means.disk, layout.run_folder(run_id)
         written = opening.read_written(files, run_id)
         book = EventsBook(run_id, written, written.last // BLOCK)
-        book.add(self._now(), EventType.RECOVERY_CORRUPT, None, error.detail)
+        book.add(self._now(), events.EventType.RECOVERY_CORRUPT, None, error.detail)
         content = b"".join(line for _, line in book.take()[0])
         disk.append_whole(files, f"{folder}/{layout.EVENTS}", content, sync=True)
         manifest = _manifest(files.read(f"{folder}/{layout.MANIFEST}"))
         at = self._now()
-        manifest |= {"status": RunState.FAILED.value, "phase": None, "error": error.to_json()}
+        manifest |= {"status": states.RunState.FAILED.value, "phase": None, "error": error.to_json()}
         manifest |= {"updated_at": at, "completed_at": at}
         disk.replace(files, f"{folder}/{layout.MANIFEST}", plain.encode(manifest) + b"\n", sync=False)
 
@@ -176,13 +180,3 @@ def _manifest(content: bytes) -> dict[str, plain.Json]:
     except (ValueError, RecursionError):
         return {}
     return manifest if isinstance(manifest, dict) else {}
-
-
-def _let_go(task: asyncio.Future[FolderLog]) -> None:
-    if not task.cancelled() and task.exception() is None:
-        closing = asyncio.ensure_future(task.result().close())
-        _closings.add(closing)
-        closing.add_done_callback(_closings.discard)
-
-
-_closings: set[asyncio.Future[None]] = set()

@@ -10,9 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from app import errors
-from app.engine import decisions, plain, records
-from app.engine.events import EventType
-from app.engine.states import StepState
+from app.engine import decisions, events, plain, records, states
 from app.storage import authority, disk, events_book, layout, receipts
 from app.storage.authority import Authority
 from app.storage.chain import Reading, Verdict
@@ -23,17 +21,17 @@ from app.storage.index import ReceiptPlace
 from app.storage.means import Means
 
 _TOLD = {
-    decisions.DecisionKind.TAKEN: EventType.RUN_STARTED,
-    decisions.DecisionKind.CANCEL_REQUESTED: EventType.RUN_CANCEL_REQUESTED,
-    decisions.DecisionKind.PAUSED: EventType.RUN_PAUSED,
-    decisions.DecisionKind.UNPAUSED: EventType.RUN_UNPAUSED,
-    decisions.DecisionKind.RESUMED: EventType.RUN_RESUMED,
-    decisions.DecisionKind.ENDED: EventType.RUN_ENDED,
+    decisions.DecisionKind.TAKEN: events.EventType.RUN_STARTED,
+    decisions.DecisionKind.CANCEL_REQUESTED: events.EventType.RUN_CANCEL_REQUESTED,
+    decisions.DecisionKind.PAUSED: events.EventType.RUN_PAUSED,
+    decisions.DecisionKind.UNPAUSED: events.EventType.RUN_UNPAUSED,
+    decisions.DecisionKind.RESUMED: events.EventType.RUN_RESUMED,
+    decisions.DecisionKind.ENDED: events.EventType.RUN_ENDED,
 }
 _FIELDS = {
-    EventType.RUN_PAUSED: ("reason", "error"),
-    EventType.RUN_RESUMED: ("dead",),
-    EventType.RUN_ENDED: ("status", "error", "ending"),
+    events.EventType.RUN_PAUSED: ("reason", "error"),
+    events.EventType.RUN_RESUMED: ("dead",),
+    events.EventType.RUN_ENDED: ("status", "error", "ending"),
 }
 
 
@@ -43,7 +41,7 @@ class Untold:
     An event that is missing.
     """
 
-    type: EventType
+    type: events.EventType
     """What happened."""
     key: str | None
     """Step it belongs to."""
@@ -125,12 +123,12 @@ def _cut(means: Means, run_id: str, file: str, reading: Reading) -> Iterator[Unt
         means.disk.cut(f"{layout.run_folder(run_id)}/{file}", reading.end)
         means.probes.reach("storage.cut.after_cut")
         told = {"file": file, "at_byte": reading.end, "bytes": reading.size - reading.end}
-        yield Untold(type=EventType.RECOVERY_TAIL_CUT, key=None, data=told)
+        yield Untold(type=events.EventType.RECOVERY_TAIL_CUT, key=None, data=told)
 
 
 def _created(found: Authority, written: Written) -> Iterator[Untold]:
-    if not written.counts.get(EventType.RUN_CREATED):
-        yield Untold(type=EventType.RUN_CREATED, key=None, data={"recipe_id": found.start.recipe_id})
+    if not written.counts.get(events.EventType.RUN_CREATED):
+        yield Untold(type=events.EventType.RUN_CREATED, key=None, data={"recipe_id": found.start.recipe_id})
 
 
 def _steps(found: Authority, written: Written) -> Iterator[Untold]:
@@ -145,23 +143,23 @@ def _step(record: records.Record) -> Untold:
     told |= {"duration_ms": line.get("duration_ms"), "attempt": record.attempt}
     if not record.final:
         told |= {"error": line.get("error"), "retry_at": record.retry_at}
-        return Untold(type=EventType.STEP_RETRYING, key=record.key, data=told)
-    if record.status is StepState.FAILED:
-        return Untold(type=EventType.STEP_FAILED, key=record.key, data=told | {"error": line.get("error")})
+        return Untold(type=events.EventType.STEP_RETRYING, key=record.key, data=told)
+    if record.status is states.StepState.FAILED:
+        return Untold(type=events.EventType.STEP_FAILED, key=record.key, data=told | {"error": line.get("error")})
     told |= {"status": record.status.value, "preview": record.summary}
-    return Untold(type=EventType.STEP_FINISHED, key=record.key, data=told)
+    return Untold(type=events.EventType.STEP_FINISHED, key=record.key, data=told)
 
 
 def _decided(found: Authority, written: Written) -> Iterator[Untold]:
     # Decisions have no number that events could name: of each kind, the newest are the missing ones.
-    seen: Counter[EventType] = Counter()
+    seen: Counter[events.EventType] = Counter()
     for line in found.control.lines:
         type = _TOLD.get(decisions.DecisionKind(line.fields["kind"]))
         if type is None:
             continue
         seen[type] += 1
         if seen[type] > written.counts.get(type, 0):
-            data = {"taken": seen[type]} if type is EventType.RUN_STARTED else {}
+            data = {"taken": seen[type]} if type is events.EventType.RUN_STARTED else {}
             yield Untold(
                 type=type, key=None, data=data | {name: line.fields.get(name) for name in _FIELDS.get(type, ())}
             )

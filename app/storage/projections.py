@@ -11,9 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from app import errors
-from app.engine import plain
-from app.engine.events import Event
-from app.engine.records import Record
+from app.engine import events, plain, records
 from app.storage import disk, events_book, layout, receipts
 from app.storage.events_book import EventsBook, NumberedLine
 from app.storage.index import ReceiptPlace
@@ -38,7 +36,7 @@ class _Load:
     events: list[NumberedLine] = field(default_factory=list)
     sync_events: bool = False
     events_offset: int | None = None
-    receipts: list[Record] = field(default_factory=list)
+    receipts: list[records.Record] = field(default_factory=list)
     places: list[ReceiptPlace] | None = None
 
 
@@ -52,7 +50,7 @@ class Projections:
         self._folder = layout.run_folder(name)
         self._proven = proven
         self._make: Snapshots | None = None
-        self._receipts: list[Record] = []
+        self._receipts: list[records.Record] = []
         self._unindexed: list[ReceiptPlace] = []
         self._on_disk: dict[str, str] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -68,7 +66,7 @@ class Projections:
         self._make = make
         self._write_soon()
 
-    def add_receipt(self, record: Record) -> None:
+    def add_receipt(self, record: records.Record) -> None:
         """
         Queue a receipt, unless it was queued before.
         """
@@ -98,7 +96,7 @@ class Projections:
         """
         await self._flush(whole=True)
 
-    async def read_events(self, after: int) -> list[Event]:
+    async def read_events(self, after: int) -> list[events.Event]:
         """
         Write queued events, and return those numbered above `after` that are written.
         """

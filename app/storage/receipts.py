@@ -10,8 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from app.engine import plain
-from app.engine.records import BlobRef, Record
+from app.engine import plain, records
 from app.storage import blobs, disk, layout
 from app.storage.disk import Disk
 from app.storage.index import ReceiptPlace
@@ -20,7 +19,7 @@ _ID = re.compile(rb'"receipt_id"\s*:\s*"([^"\\]{1,80})"')
 _LINE_BYTES = 64 * 1024
 
 
-def receipt_of(files: Disk, run_id: str, folder: str, session_id: str, record: Record) -> dict[str, plain.Json]:
+def receipt_of(files: Disk, run_id: str, folder: str, session_id: str, record: records.Record) -> dict[str, plain.Json]:
     """
     Make a record's receipt; what is too large for its line is read from its blob.
 
@@ -28,7 +27,7 @@ def receipt_of(files: Disk, run_id: str, folder: str, session_id: str, record: R
         errors.JournalCorrupt: a blob is missing or wrong.
     """
 
-    def content(blob: BlobRef) -> plain.Json:
+    def content(blob: records.BlobRef) -> plain.Json:
         return blobs.value(files, run_id, folder, blob)
 
     line = record.line
@@ -121,10 +120,10 @@ def sessions(files: Disk) -> list[str]:
     return files.names(layout.SESSIONS)
 
 
-def _args(operation: dict[str, Any], content: Callable[[BlobRef], plain.Json]) -> plain.Json:
+def _args(operation: dict[str, Any], content: Callable[[records.BlobRef], plain.Json]) -> plain.Json:
     body = operation.get("body")
     if body is None and operation.get("blob"):
-        body = content(BlobRef.from_json(operation["blob"]))
+        body = content(records.BlobRef.from_json(operation["blob"]))
     return body.get("args") if isinstance(body, dict) else None
 
 

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from app import errors
-from app.engine.states import RunState
+from app.engine import states, stores
 from app.storage import census, layout, receipts
 from app.storage.disk import Disk
 from app.storage.index import IndexedRun
@@ -113,11 +113,13 @@ class Reconciliation:
         return [row for row in rows if row is not None]
 
     def _ended(self, names: list[str]) -> list[IndexedRun]:
-        return [
-            row
-            for row in self._rows([name for name in names if census.may_have_ended(self._means.disk, name)])
-            if RunState(row.summary.status).finished and row.summary.error_code != errors.JournalCorrupt.default_code
-        ]
+        rows = self._rows([name for name in names if census.may_have_ended(self._means.disk, name)])
+        return [row for row in rows if _ended(row.summary)]
+
+
+def _ended(run: stores.RunSummary) -> bool:
+    damaged = run.error_code == errors.JournalCorrupt.default_code
+    return states.RunState(run.status).finished and not damaged
 
 
 def _issues(files: Disk) -> Iterator[dict[str, Any]]:

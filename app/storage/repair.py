@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app import clock, errors
-from app.engine import plain
-from app.engine.decisions import DecisionKind, Decisions
+from app.engine import decisions, plain
 from app.storage import authority, chain, disk, layout
 from app.storage.authority import Authority
 from app.storage.chain import Reading, Verdict
@@ -73,7 +72,7 @@ def _prefix(found: Authority) -> _Prefix:
     steps = min([len(found.steps.lines), *(max(line - 1, 0) for line in lines)])
     heads = [found.anchor, *(line.digest for line in found.steps.lines[:steps])]
     for position, line in enumerate(found.control.lines):
-        if line.fields["kind"] == DecisionKind.ENDED and not _fits(line.fields, heads):
+        if line.fields["kind"] == decisions.DecisionKind.ENDED and not _fits(line.fields, heads):
             return _Prefix(steps=steps, control=position)
     return _Prefix(steps=steps, control=len(found.control.lines))
 
@@ -84,13 +83,13 @@ def _fits(ended: dict[str, Any], heads: list[str]) -> bool:
 
 
 def _pause(found: Authority, prefix: _Prefix, means: Means) -> dict[str, plain.Json] | None:
-    decided = Decisions()
+    decided = decisions.Decisions()
     for line in found.control.lines[: prefix.control]:
         decided.apply(line.fields)
     if decided.ended is not None or decided.paused is not None:
         return None
     at = clock.stamp(means.clock.now())
-    return {"kind": DecisionKind.PAUSED.value, "at": at, "reason": REASON}
+    return {"kind": decisions.DecisionKind.PAUSED.value, "at": at, "reason": REASON}
 
 
 def _keep(

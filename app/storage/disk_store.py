@@ -1,0 +1,349 @@
+"""
+The run store over a disk and an index, whatever these are.
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import logging
+import threading
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, TypeVar
+
+from app import errors
+from app.engine import events, plain, records, runs, stores
+from app.storage import creation, deletion, disk, layout, opening, repair
+from app.storage.admission import Admission
+from app.storage.archive import Archive
+from app.storage.folder_log import FolderLog
+from app.storage.means import Means
+from app.storage.opener import Adopt, Opener
+from app.storage.reconciliation import Reconciliation
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    means: Means
+    identity: str
+    reconciliation: Reconciliation
+    admission: Admission
+    opener: Opener
+    archive: Archive
+
+
+class DiskStore(abc.ABC):
+    """
+    `stores.RunStore` over whatever disk and index a subclass brings.
+    """
+
+    def __init__(self, adopt: Adopt | None) -> None:
+        self._adopt = adopt
+        self._found: _Parts | None = None
+        self._sweeping: asyncio.Task[None] | None = None
+        self._stopping = threading.Event()
+        self._serves = False
+
+    async def start(self, *, serve: bool = True) -> None:
+        """
+        Bring the index up to date; as the service, also sweep what a crash left behind.
+        """
+        if self._found is not None:
+            return
+        means, identity = self._prepare()
+        self._stopping.clear()
+        index_is_new = await means.index.start()
+        reconciliation = Reconciliation(means, identity, index_is_new=index_is_new)
+        opener = Opener(means, identity, self._adopt)
+        self._found = _Parts(
+            means=means,
+            identity=identity,
+            reconciliation=reconciliation,
+            admission=Admission(means, identity, reconciliation),
+            opener=opener,
+            archive=Archive(means, opener.logs),
+        )
+        self._serves = serve
+        if serve:
+            await means.workers.run(lambda: creation.sweep(means.disk))
+            self._sweep_soon()
+
+    async def close(self) -> None:
+        """
+        Close what is open and let go of everything.
+        """
+        parts = self._found
+        self._stopping.set()
+        if parts is None:
+            return
+        for log in list(parts.opener.logs.values()):
+            await log.close()
+        if self._sweeping is not None:
+            await asyncio.wait([self._sweeping])
+        await parts.means.index.close()
+        self._found = None
+        self._let_go()
+
+    def abandon(self) -> None:
+        """
+        Let go of everything as a killed process does.
+        """
+        parts, self._found = self._found, None
+        self._stopping.set()
+        self._let_go()
+        if parts is not None:
+            for log in parts.opener.logs.values():
+                log.abandon()
+
+    async def __aenter__(self) -> DiskStore:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # -- runs
+
+    async def create(self, start: runs.RunStart, *, exclusive: bool = False) -> stores.Created:
+        """
+        Make an accepted run durable.
+        """
+        return await _uncut(self._parts.admission.create(start, exclusive=exclusive))
+
+    async def find_repeated(self, idempotency_key: str, request_sha256: str) -> str | None:
+        """
+        Return the run that an earlier request with this key made, or None.
+        """
+        return await self._parts.admission.find_repeated(idempotency_key, request_sha256)
+
+    async def open(self, run_id: str) -> FolderLog:
+        """
+        Open a run for writing.
+        """
+        return await self._parts.opener.open(run_id)
+
+    async def read(self, run_id: str) -> stores.Loaded:
+        """
+        Read a run without taking or changing it.
+        """
+        return await self._parts.opener.look(run_id)
+
+    async def delete(self, run_id: str) -> None:
+        """
+        Put a finished run into the trash.
+        """
+        await _uncut(self._delete(run_id))
+
+    async def has_room(self) -> bool:
+        """
+        Tell whether new runs can be taken.
+        """
+        return await self._parts.admission.has_room()
+
+    # -- what is in a run's folder
+
+    async def read_blob(self, run_id: str, blob: records.BlobRef) -> plain.Json:
+        """
+        Return a blob of a run.
+        """
+        return await self._parts.archive.blob(run_id, blob)
+
+    async def read_events(self, run_id: str, after: int = 0) -> list[events.Event]:
+        """
+        Return the events numbered above `after`.
+        """
+        return await self._parts.archive.events(run_id, after)
+
+    async def read_log(self, run_id: str, name: str) -> bytes:
+        """
+        Return a file under `logs/`.
+        """
+        return await self._parts.archive.log(run_id, name)
+
+    async def list_logs(self, run_id: str) -> list[str]:
+        """
+        Return the names under `logs/`.
+        """
+        return await self._parts.archive.log_names(run_id)
+
+    async def read_snapshots(self, run_id: str) -> dict[str, plain.Json]:
+        """
+        Return run.json and cache.json as they stand.
+        """
+        return await self._parts.archive.snapshots(run_id)
+
+    async def write_snapshots(self, run_id: str, files: Mapping[str, plain.Json]) -> None:
+        """
+        Replace projections of a run that is not open.
+        """
+        await self._parts.archive.replace_snapshots(run_id, files)
+
+    # -- rows
+
+    async def summary(self, run_id: str) -> stores.RunSummary:
+        """
+        Return a run's row; a folder that turned up since the start gets one.
+        """
+        layout.run_folder(run_id)
+        found = await self._parts.means.index.get_run(run_id)
+        if found is None:
+            await self._parts.reconciliation.look_at(run_id)
+            found = await self._parts.means.index.get_run(run_id)
+        if found is None:
+            raise layout.no_run(run_id)
+        return found.summary
+
+    async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
+        """
+        Return runs, newest first.
+        """
+        await self._parts.reconciliation.once()
+        return await self._parts.means.index.list_runs(query)
+
+    async def list_unfinished(self) -> list[stores.RunSummary]:
+        """
+        Return the runs that this service must continue, oldest first.
+        """
+        await self._parts.reconciliation.compare()
+        return [run for run in await self._parts.means.index.list_unfinished() if run.owner == "service"]
+
+    async def count_by_status(self) -> dict[str, int]:
+        """
+        Return how many runs are in each state that occurs.
+        """
+        return await self._parts.means.index.count_by_status()
+
+    async def find_receipt(self, receipt_id: str) -> dict[str, plain.Json]:
+        """
+        Return a receipt.
+        """
+        return await self._parts.archive.receipt(receipt_id)
+
+    async def put_issue(self, issue: Mapping[str, plain.Json]) -> None:
+        """
+        Write an issue record, durably.
+
+        Raises:
+            errors.StorageFault: it could not be written.
+        """
+        means = self._parts.means
+        path, content = layout.issue_file(str(issue["issue_id"])), plain.encode(issue) + b"\n"
+        reach = means.probes.reach
+        try:
+            await means.workers.run(
+                lambda: disk.replace(means.disk, path, content, sync=True, reach=reach, at="storage.issue")
+            )
+        except OSError as error:
+            raise means.room.failed(path, error) from error
+        await means.index.put_issue(issue)
+
+    # -- care
+
+    async def verify(self, run_id: str) -> dict[str, plain.Json]:
+        """
+        Report on each file of a run's authority.
+        """
+        means = self._parts.means
+        return await means.workers.run(lambda: repair.verify(means.disk, run_id))
+
+    async def repair(self, run_id: str) -> dict[str, plain.Json]:
+        """
+        Keep what can be believed of a run, and leave it paused.
+
+        Raises:
+            errors.NotFound, errors.Conflict, errors.JournalCorrupt: there is no such run, it is being written, or its
+                start.json cannot be read.
+        """
+        return await _uncut(self._repair(run_id))
+
+    async def rebuild_index(self) -> dict[str, int]:
+        """
+        Make every row anew from the folders, and tell how many there are.
+        """
+        return await self._parts.reconciliation.rebuild()
+
+    @property
+    def _parts(self) -> _Parts:
+        if self._found is None:
+            raise errors.StorageFault("the store is closed")
+        return self._found
+
+    @abc.abstractmethod
+    def _prepare(self) -> tuple[Means, str]:
+        """
+        Return what logs share, and the identity of the data directory.
+        """
+
+    @abc.abstractmethod
+    def _let_go(self) -> None:
+        """
+        Stop what `_prepare` brought, finishing what is under way.
+        """
+
+    async def _delete(self, run_id: str) -> None:
+        means = self._parts.means
+        lock = await means.workers.run(lambda: opening.take(means.disk, run_id))
+        try:
+            await means.workers.run(lambda: _refuse_unfinished(means, run_id))
+            await means.workers.run(lambda: deletion.put_away(means, run_id))
+        except OSError as error:
+            raise means.room.failed(layout.run_folder(run_id), error) from error
+        finally:
+            lock.release()
+        means.probes.reach("storage.delete.before_row")
+        await means.index.remove_run(run_id)
+        means.probes.reach("storage.delete.after_row")
+        self._sweep_soon()
+
+    async def _repair(self, run_id: str) -> dict[str, plain.Json]:
+        parts = self._parts
+        means = parts.means
+        lock = await means.workers.run(lambda: opening.take(means.disk, run_id))
+        try:
+            told = await means.workers.run(lambda: repair.repair(means, run_id))
+        except OSError as error:
+            raise means.room.failed(layout.run_folder(run_id), error) from error
+        finally:
+            lock.release()
+        await means.index.remove_run(run_id)
+        await parts.reconciliation.look_at(run_id)
+        return told
+
+    def _sweep_soon(self) -> None:
+        if self._serves and (self._sweeping is None or self._sweeping.done()):
+            means = self._parts.means
+            self._sweeping = asyncio.create_task(
+                means.workers.run(lambda: deletion.sweep(means, self._stopping.is_set)), name="sweep the trash"
+            )
+
+
+def _refuse_unfinished(means: Means, run_id: str) -> None:
+    try:
+        status = deletion.status(means.disk, run_id)
+    except errors.JournalCorrupt:
+        return
+    if not status.finished:
+        message = f"run {run_id} is {status.value}; only a finished run can be deleted"
+        raise errors.WrongState(message, detail={"run_id": run_id, "status": status.value})
+
+
+async def _uncut(work: Coroutine[Any, Any, T]) -> T:
+    """
+    Finish some work even if its caller is cut off.
+    """
+    task = asyncio.ensure_future(work)
+    task.add_done_callback(_seen)
+    return await asyncio.shield(task)
+
+
+def _seen(task: asyncio.Future[Any]) -> None:
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,392 @@
+"""
+Houses: a store of either kind that can be crashed, tampered with and made to fail, for tests that hold for both.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from app import clock
+from app.engine import plain, runs
+from app.engine.decisions import DecisionKind
+from app.engine.states import RunState
+from app.storage.directory import DataDirectory
+from app.storage.disk import AppendFile, Disk
+from app.storage.disk_store import DiskStore
+from app.storage.folder_log import FolderLog
+from app.storage.means import Means
+from app.storage.memory import MemoryStore
+from app.storage.os_disk import OsDisk
+from app.storage.sql.index import SqlIndex
+from app.storage.store import FolderStore
+
+RUN = "20260210T143000Z-abc123"
+SESSION = "work"
+
+
+class Died(BaseException):
+    """
+    The process died here.
+    """
+
+
+def die() -> None:
+    """
+    Stand for a death at a probe.
+    """
+    raise Died
+
+
+class Passed:
+    """
+    Probes that remember which points were passed, and can do something at one.
+    """
+
+    def __init__(self) -> None:
+        self.points: Counter[str] = Counter()
+        self.at: dict[str, Callable[[], None]] = {}
+
+    def reach(self, point: str) -> None:
+        """
+        Count a point, and do what was asked for there.
+        """
+        self.points[point] += 1
+        if point in self.at:
+            self.at[point]()
+
+
+class Faults:
+    """
+    What the disk refuses from now on.
+    """
+
+    def __init__(self) -> None:
+        self.refused: dict[tuple[str, str], int] = {}
+
+    def refuse(self, operation: str, name: str = "", code: int = errno.ENOSPC) -> None:
+        """
+        Let an operation (write, sync, short) on files of a name fail.
+        """
+        self.refused[operation, name] = code
+
+    def lift(self) -> None:
+        """
+        Let everything through again.
+        """
+        self.refused.clear()
+
+    def check(self, operation: str, path: str) -> None:
+        """
+        Fail if that was asked for.
+        """
+        for (refused, name), code in self.refused.items():
+            if refused == operation and (not name or name in path.rpartition("/")[2]):
+                raise OSError(code, os.strerror(code), path)
+
+
+class FaultyFile:
+    """
+    `AppendFile` that fails when told to; a short write leaves the half of it behind.
+    """
+
+    def __init__(self, file: AppendFile, path: str, faults: Faults) -> None:
+        self._file, self._path, self._faults = file, path, faults
+
+    def write(self, content: bytes) -> None:
+        self._faults.check("write", self._path)
+        try:
+            self._faults.check("short", self._path)
+        except OSError:
+            self._file.write(content[: len(content) // 2])
+            raise
+        self._file.write(content)
+
+    def sync(self) -> None:
+        self._faults.check("sync", self._path)
+        self._file.sync()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class FaultyDisk:
+    """
+    `Disk` that fails when told to.
+    """
+
+    def __init__(self, disk: Disk, faults: Faults) -> None:
+        self._disk, self._faults = disk, faults
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._disk, name)
+
+    def append_to(self, path: str) -> AppendFile:
+        return FaultyFile(self._disk.append_to(path), path, self._faults)
+
+    def write(self, path: str, content: bytes, *, sync: bool) -> None:
+        self._faults.check("write", path)
+        self._disk.write(path, content, sync=sync)
+
+    def sync_folder(self, path: str) -> None:
+        self._faults.check("sync", path)
+        self._disk.sync_folder(path)
+
+
+class House:
+    """
+    A store and what is around it.
+    """
+
+    def __init__(self) -> None:
+        self.clock = clock.FakeClock()
+        self.passed = Passed()
+        self.faults = Faults()
+        self.adopted: list[Mapping[str, Any]] = []
+        self.store: DiskStore
+
+    async def open(self) -> DiskStore:
+        """
+        Start the store.
+        """
+        await self.store.start()
+        return self.store
+
+    async def crash(self) -> DiskStore:
+        """
+        Kill the process and start another.
+        """
+        raise NotImplementedError
+
+    def files(self) -> Disk:
+        """
+        Return the disk, to look at and to tamper with.
+        """
+        raise NotImplementedError
+
+    async def adopt(self, manifest: Mapping[str, plain.Json]) -> runs.RunStart:
+        """
+        Make a start for a folder written by hand.
+        """
+        self.adopted.append(manifest)
+        return start(str(manifest["run_id"]), recipe_id=str(manifest["recipe_id"]))
+
+    # -- looking and tampering
+
+    def path(self, name: str, run_id: str = RUN) -> str:
+        """
+        Return the path of a file in a run's folder.
+        """
+        return f"runs/{run_id}/{name}"
+
+    def content(self, name: str, run_id: str = RUN) -> bytes:
+        """
+        Return a file of a run's folder.
+        """
+        return self.files().read(self.path(name, run_id))
+
+    def put(self, name: str, content: bytes, run_id: str = RUN) -> None:
+        """
+        Overwrite a file of a run's folder.
+        """
+        self.files().write(self.path(name, run_id), content, sync=True)
+
+    def remove(self, name: str, run_id: str = RUN) -> None:
+        """
+        Remove a file of a run's folder for good.
+        """
+        path = self.path(name, run_id)
+        self.files().remove(path)
+        self.files().sync_folder(path.rpartition("/")[0])
+
+    def change(self, name: str, change: Callable[[bytes], bytes], run_id: str = RUN) -> None:
+        """
+        Tamper with a file of a run's folder.
+        """
+        self.put(name, change(self.content(name, run_id)), run_id)
+
+
+class FolderHouse(House):
+    """
+    A store over a folder of the machine.
+    """
+
+    def __init__(self, place: Path) -> None:
+        super().__init__()
+        self.place = place / ".control-room"
+        self.store = self._built()
+
+    def _built(self) -> FolderStore:
+        return _FaultyFolderStore(self)
+
+    async def crash(self) -> DiskStore:
+        """
+        Let go of everything and open the folder anew.
+        """
+        self.store.abandon()
+        self.store = self._built()
+        return await self.open()
+
+    def files(self) -> Disk:
+        """
+        Return the folder.
+        """
+        return OsDisk(self.place)
+
+
+class MemoryHouse(House):
+    """
+    A store in memory.
+    """
+
+    def __init__(self, *, lose_unsynced: bool) -> None:
+        super().__init__()
+        self._lose_unsynced = lose_unsynced
+        self.store: _FaultyMemoryStore = _FaultyMemoryStore(self)
+
+    async def crash(self) -> DiskStore:
+        """
+        Take what a crash leaves.
+        """
+        left = self.store.crashed(lose_unsynced=self._lose_unsynced)
+        self.store = _FaultyMemoryStore(self, disk=left.disk, index=left.index)
+        return await self.open()
+
+    def files(self) -> Disk:
+        """
+        Return the disk.
+        """
+        return self.store.disk
+
+
+class _FaultyFolderStore(FolderStore):
+    def __init__(self, house: FolderHouse) -> None:
+        directory = DataDirectory(house.place, clock=house.clock, ids=clock.RandomIds())
+        index = SqlIndex(directory.index_url())
+        super().__init__(directory, index, clock=house.clock, probes=house.passed, adopt=house.adopt)
+        self._faults = house.faults
+
+    def _prepare(self) -> tuple[Means, str]:
+        return _faulty(super()._prepare(), self._faults)
+
+
+class _FaultyMemoryStore(MemoryStore):
+    def __init__(self, house: MemoryHouse, **left: Any) -> None:
+        super().__init__(clock=house.clock, probes=house.passed, adopt=house.adopt, **left)
+        self._faults = house.faults
+
+    def _prepare(self) -> tuple[Means, str]:
+        return _faulty(super()._prepare(), self._faults)
+
+
+def _faulty(prepared: tuple[Means, str], faults: Faults) -> tuple[Means, str]:
+    means, identity = prepared
+    return dataclasses.replace(means, disk=FaultyDisk(means.disk, faults)), identity
+
+
+def start(run_id: str = RUN, **facts: Any) -> runs.RunStart:
+    """
+    Return what a run begins with.
+    """
+    given: dict[str, Any] = {
+        "run_id": run_id,
+        "recipe_id": "draft",
+        "dialect": "control_room",
+        "driver_version": 1,
+        "created_at": "2026-02-10T14:30:00.000Z",
+        "recipe": {"recipe_id": "draft"},
+        "recipe_sha256": "0" * 64,
+        "session_id": SESSION,
+    }
+    return runs.RunStart(**(given | facts))
+
+
+def step(key: str, output: plain.Json = None, **facts: Any) -> dict[str, Any]:
+    """
+    Return a journal line as the engine makes it.
+    """
+    output = f"output of {key}" if output is None else output
+    line = {
+        "step_index": 0,
+        "step_id": key,
+        "phase": "a",
+        "tool": "file_locator",
+        "agent_archetype": None,
+        "agent_id": None,
+        "status": "done",
+        "output_slot": key,
+        "receipt_id": None,
+        "input_slot_refs": [],
+        "output_hash": plain.labelled_sha256(plain.content(output)),
+        "output_preview": plain.preview(output),
+        "started_at": "2026-02-10T14:30:01.000Z",
+        "completed_at": "2026-02-10T14:30:02.000Z",
+        "error": None,
+        "key": key,
+        "attempt": 1,
+        "visit": 1,
+        "branch": "",
+        "operation": {
+            "hash": f"sha256:{key}",
+            "body": {"kind": "tool_call", "tool": "file_locator", "args": {"q": key}},
+        },
+        "output": output,
+        "blob": None,
+        "usage": None,
+        "agent_session_id": None,
+        "duration_ms": 1.5,
+        "final": True,
+        "retry_at": None,
+    }
+    return line | facts
+
+
+def proven(key: str, output: plain.Json = None) -> dict[str, Any]:
+    """
+    Return a journal line that has a receipt.
+    """
+    return step(key, {"found": key} if output is None else output, receipt_id=f"rcpt_{key}")
+
+
+async def begun(house: House, **facts: Any) -> FolderLog:
+    """
+    Create a run, open and take it.
+    """
+    store = await house.open()
+    await store.create(start(**facts))
+    log = await store.open(facts.get("run_id", RUN))
+    await log.decide(DecisionKind.TAKEN, {})
+    return log
+
+
+async def ended(house: House, *keys: str, status: str = "done", **facts: Any) -> None:
+    """
+    Make a run that has ended.
+    """
+    log = await begun(house, **facts)
+    for key in keys:
+        await log.append_step(step(key))
+    await end(log, status)
+    await log.close()
+
+
+async def end(log: FolderLog, status: str = "done") -> bool:
+    """
+    Write an ending, and move the row as the engine does.
+    """
+    written = await log.decide(DecisionKind.ENDED, {"status": status, "causes": [], "error": None, "ending": None})
+    await log.move(runs.Transition.take(log.run_id, "2026-02-10T14:31:00.000Z"))
+    await log.move(runs.Transition.end(log.run_id, RunState(status), "2026-02-10T14:32:00.000Z"))
+    return written
+
+
+def types(told: list[Any]) -> list[str]:
+    """
+    Return the types of events.
+    """
+    return [event.type for event in told]

@@ -1,0 +1,291 @@
+"""
+Adoption: a folder written by hand, to the letter of execution-modes, appendix A, goes on as a run.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from app import errors
+from app.engine import plain
+from app.engine.decisions import DecisionKind
+from app.engine.states import RunState
+from app.engine.stores import RunQuery
+from tests.conformance import houses
+from tests.conformance.houses import House
+
+HAND = "run_abc123"
+PAYLOAD = {"matches": [{"path": "Story/Scenes/one.md"}], "count": 1}
+TEXT = "Scene 21 opens with Kael arriving at the fortress."
+
+
+def manifest(**facts: Any) -> dict[str, Any]:
+    """Return run.json as the document shows it."""
+    return {
+        "run_id": HAND,
+        "recipe_id": "creative_draft_scene",
+        "session_id": "sess_xyz",
+        "status": "running",
+        "created_at": "2026-02-10T14:30:00Z",
+        "updated_at": "2026-02-10T14:31:22Z",
+        "completed_at": None,
+        "task": {"description": "Draft scene 21", "session_plan_task_id": 1, "initial_args": {"scene_path": "x.md"}},
+        "current_step_index": 2,
+        "total_steps": 8,
+        "phase": "a",
+        "error": None,
+    } | facts
+
+
+def line(index: int, step_id: str, output: Any, **facts: Any) -> dict[str, Any]:
+    """Return a line of steps.jsonl as the document shows it."""
+    return {
+        "step_index": index,
+        "step_id": step_id,
+        "phase": "a",
+        "tool": "file_locator",
+        "agent_archetype": None,
+        "agent_id": None,
+        "status": "done",
+        "output_slot": step_id,
+        "receipt_id": "rcpt_a1b2c3",
+        "input_slot_refs": ["task.args"],
+        "output_hash": plain.labelled_sha256(plain.content(output)),
+        "output_preview": "12 files found",
+        "started_at": "2026-02-10T14:30:01Z",
+        "completed_at": "2026-02-10T14:30:02Z",
+        "error": None,
+    } | facts
+
+
+LINES = [
+    line(0, "discover", PAYLOAD),
+    line(1, "brief", TEXT, phase="b", tool=None, agent_archetype="planner", agent_id="planner-001", receipt_id=None),
+]
+SLOTS = {
+    "discover": {
+        "type": "pointer",
+        "receipt_id": "rcpt_a1b2c3",
+        "sha256": plain.sha256(plain.canonical(PAYLOAD)),
+        "summary": "12 files found",
+    },
+    "brief": {
+        "type": "artifact",
+        "agent_id": "planner-001",
+        "text": TEXT,
+        "sha256": plain.sha256(TEXT.encode()),
+        "summary": "Scene brief",
+    },
+}
+
+
+def written(
+    house: House,
+    run: dict[str, Any] | None = None,
+    lines: list[dict[str, Any]] | None = None,
+    slots: dict[str, Any] | None = None,
+    name: str = HAND,
+) -> bytes:
+    """Write a folder as a person would, and return its journal."""
+    files = house.files()
+    files.add_folder(f"runs/{name}")
+    files.add_folder("audit/sessions/sess_xyz")
+    journal = "".join(json.dumps(item, indent=None) + "\n" for item in (LINES if lines is None else lines)).encode()
+    receipt = {"receipt_id": "rcpt_a1b2c3", "tool": "file_locator", "payload": PAYLOAD}
+    for path, content in (
+        (f"runs/{name}/run.json", json.dumps(manifest() if run is None else run, indent=2).encode()),
+        (f"runs/{name}/steps.jsonl", journal),
+        (f"runs/{name}/cache.json", json.dumps(SLOTS if slots is None else slots).encode()),
+        ("audit/sessions/sess_xyz/tool_receipts.jsonl", json.dumps(receipt).encode() + b"\n"),
+    ):
+        files.write(path, content, sync=True)
+    for folder in (f"runs/{name}", "runs", "audit/sessions/sess_xyz", "audit/sessions"):
+        files.sync_folder(folder)
+    return journal
+
+
+async def test_a_folder_written_by_hand_goes_on(house: House) -> None:
+    """It is listed as unfinished, and opening it finds both steps with their outputs."""
+    store = await house.open()
+    journal = written(house)
+    unfinished = [run.run_id for run in await store.list_unfinished()]
+    log = await store.open(HAND)
+    first, second = log.loaded.records
+
+    assert unfinished == [HAND]
+    assert (first.key, first.output, first.operation) == ("discover", PAYLOAD, "adopted")
+    assert (second.key, second.output, second.receipt_id) == ("brief", TEXT, None)
+    assert log.loaded.start.adopted
+    assert log.loaded.start.session_id == "sess_xyz"
+    assert log.loaded.decisions.status is RunState.PENDING
+    assert house.adopted[0]["task"]["initial_args"] == {"scene_path": "x.md"}
+    assert house.content("steps.jsonl.adopted", HAND) == journal
+    event = next(event for event in await store.read_events(HAND) if event.type == "recovery.adopted")
+    assert event.data == {"lines": 2, "dropped": 0}
+
+
+async def test_an_adopted_run_is_a_run_like_any_other(house: House) -> None:
+    """After adoption and further steps, a crash finds all of them in one chained journal."""
+    store = await house.open()
+    written(house)
+    log = await store.open(HAND)
+    await log.decide(DecisionKind.TAKEN, {})
+    await log.append_step(houses.step("draft"))
+    store = await house.crash()
+    loaded = await store.read(HAND)
+    told = await store.verify(HAND)
+
+    assert [record.key for record in loaded.records] == ["discover", "brief", "draft"]
+    assert told["ok"]
+    assert (await store.summary(HAND)).owner == "service"
+    assert json.loads(house.content("steps.jsonl", HAND).splitlines()[0])["step_id"] == "discover"
+
+
+async def test_reading_adopts_nothing(house: House) -> None:
+    """A folder that is only looked at shows its steps and stays as it was written."""
+    store = await house.open()
+    journal = written(house)
+    loaded = await store.read(HAND)
+
+    assert [record.output for record in loaded.records] == [PAYLOAD, TEXT]
+    assert house.files().names(f"runs/{HAND}") == ["cache.json", "run.json", "steps.jsonl"]
+    assert house.content("steps.jsonl", HAND) == journal
+
+
+@pytest.mark.parametrize(
+    ("change", "kept"),
+    [
+        ({"discover": SLOTS["discover"] | {"sha256": "0" * 64}}, 0),
+        ({"discover": SLOTS["discover"] | {"receipt_id": "rcpt_other"}}, 0),
+        ({"discover": None}, 0),
+        ({"brief": SLOTS["brief"] | {"text": TEXT + "!"}}, 1),
+        ({"brief": SLOTS["brief"] | {"sha256": "0" * 64}}, 1),
+        ({"brief": {"type": "artifact"}}, 1),
+        ({"brief": "nonsense"}, 1),
+    ],
+)
+async def test_from_a_slot_that_does_not_fit_steps_run_again(house: House, change: dict[str, Any], kept: int) -> None:
+    """The first slot that does not match its line, and every line from there on, is dropped and told."""
+    store = await house.open()
+    written(house, slots=SLOTS | change)
+    log = await store.open(HAND)
+    event = next(event for event in await store.read_events(HAND) if event.type == "recovery.adopted")
+
+    assert [record.key for record in log.loaded.records] == ["discover", "brief"][:kept]
+    assert event.data == {"lines": kept, "dropped": 2 - kept}
+
+
+async def test_a_torn_journal_written_by_hand_is_read_as_far_as_it_goes(house: House) -> None:
+    """An unreadable line ends the old journal; a failed step runs again."""
+    store = await house.open()
+    journal = written(house)
+    house.put("steps.jsonl", journal[:-30], HAND)
+    torn = await store.read(HAND)
+    written(house, lines=[LINES[0], LINES[1] | {"status": "failed", "error": "broken"}])
+    failed = await store.read(HAND)
+
+    assert [record.key for record in torn.records] == ["discover"]
+    assert [record.key for record in failed.records] == ["discover"]
+
+
+async def test_a_finished_folder_written_by_hand_is_not_continued(house: House) -> None:
+    """A folder whose run.json says done is listed as done, stays so when opened, and can be deleted."""
+    store = await house.open()
+    written(house, manifest(status="done", completed_at="2026-02-10T14:40:00Z"))
+    unfinished = await store.list_unfinished()
+    loaded = await store.read(HAND)
+    log = await store.open(HAND)
+    written_twice = await log.decide(DecisionKind.CANCEL_REQUESTED, {})
+    await log.close()
+    status = (await store.summary(HAND)).status
+    await store.delete(HAND)
+
+    assert unfinished == []
+    assert loaded.decisions.status is RunState.DONE
+    assert not written_twice
+    assert status == "done"
+
+
+async def test_large_artifacts_become_blobs(house: House) -> None:
+    """A text over 64 kB is kept as every large output is."""
+    text = "long " * 20_000
+    slots = {"brief": SLOTS["brief"] | {"text": text, "sha256": plain.sha256(text.encode())}}
+    store = await house.open()
+    written(house, lines=[line(0, "brief", text)], slots=slots)
+    seen = (await store.read(HAND)).records[0]
+    log = await store.open(HAND)
+    record = log.loaded.records[0]
+
+    assert seen.output == text
+    assert record.output is None
+    assert record.blob is not None
+    assert await log.get_blob(record.blob) == text
+
+
+async def test_an_adoption_that_was_cut_off_is_made_again(house: House) -> None:
+    """A crash at any write of an adoption leaves a folder that is adopted by the next opening, with nothing lost."""
+
+    store = await house.open()
+    points = [
+        f"storage.adopt.{name}.{at}"
+        for name in ("aside", "steps", "control", "start")
+        for at in ("before_write", "before_rename", "after_rename")
+    ]
+    for point in points:
+        journal = written(house, name=HAND)
+        house.passed.at = {point: houses.die}
+        with pytest.raises(houses.Died):
+            await store.open(HAND)
+        house.passed.at = {}
+        store = await house.crash()
+        log = await store.open(HAND)
+        assert [record.output for record in log.loaded.records] == [PAYLOAD, TEXT]
+        assert house.content("steps.jsonl.adopted", HAND) == journal
+        await log.close()
+        house.files().remove_tree(f"runs/{HAND}")
+        house.files().sync_folder("runs")
+
+
+async def test_a_folder_under_another_name_is_foreign(house: House) -> None:
+    """A folder written by hand whose name is not its run is listed and never started unasked."""
+    store = await house.open()
+    written(house, name="other")
+    unfinished = await store.list_unfinished()
+    listed = await store.list_runs(RunQuery())
+
+    assert unfinished == []
+    assert [(run.run_id, run.owner) for run in listed] == [("other", "foreign")]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"run_id": "run_abc123", "recipe_id": 5}'])
+async def test_an_unreadable_manifest_is_told(house: House, content: bytes) -> None:
+    """A folder with neither a start nor a readable manifest is listed as damaged."""
+    store = await house.open()
+    written(house)
+    house.put("run.json", content, HAND)
+    await store.list_unfinished()
+    with pytest.raises(errors.JournalCorrupt):
+        await store.open(HAND)
+
+    assert (await store.summary(HAND)).error_code == "journal_corrupt"
+
+
+async def test_a_folder_that_nobody_can_adopt_is_told(house: House) -> None:
+    """What the composition root refuses to adopt is refused for its reason, and stays as it is."""
+
+    async def refuse(manifest: Any) -> Any:
+        raise errors.UnknownRecipe("no such recipe")
+
+    store = await house.open()
+    journal = written(house)
+    store._parts.opener._adopt = refuse
+    with pytest.raises(errors.UnknownRecipe):
+        await store.open(HAND)
+    store._parts.opener._adopt = None
+    with pytest.raises(errors.JournalCorrupt):
+        await store.open(HAND)
+
+    assert house.content("steps.jsonl", HAND) == journal

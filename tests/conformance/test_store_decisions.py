@@ -1,0 +1,205 @@
+"""
+Decisions: of a cancel and an ending the first wins, and nothing follows an ending but a resume.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from app import errors
+from app.engine.decisions import DecisionKind
+from app.engine.runs import Transition
+from app.engine.states import RunState
+from app.storage.folder_log import FolderLog
+from tests.conformance import houses
+from tests.conformance.houses import RUN, House
+
+
+def kinds(house: House) -> list[str]:
+    """Return the kinds of all control lines in the file."""
+    return [json.loads(line)["kind"] for line in house.content("control.jsonl").splitlines()]
+
+
+async def ending(log: FolderLog, status: str) -> bool:
+    """Write an ending alone."""
+    return await log.decide(DecisionKind.ENDED, {"status": status})
+
+
+async def test_a_decision_is_folded_in_and_found_again(house: House) -> None:
+    """What was decided shows at once, carries its instant, and is there after a crash."""
+    log = await houses.begun(house)
+    await log.decide(DecisionKind.PAUSED, {"reason": "paused_by_person"})
+    now = log.loaded.decisions
+    store = await house.crash()
+    found = (await store.read(RUN)).decisions
+
+    assert (now.taken, now.paused) == (found.taken, found.paused) == (1, "paused_by_person")
+    assert found.status is RunState.PAUSED
+    assert found.last_at == "2026-02-10T14:30:00.000Z"
+
+
+async def test_an_ending_counts_the_lines_before_it(house: House) -> None:
+    """`ended` waits for the steps under way and names their number and the hash of the last."""
+    log = await houses.begun(house)
+    steps = [asyncio.ensure_future(log.append_step(houses.step(key))) for key in "ab"]
+    await asyncio.sleep(0)
+    await ending(log, "done")
+    records = await asyncio.gather(*steps)
+    await log.close()
+    ended = (await house.store.read(RUN)).decisions.ended
+
+    assert ended is not None
+    assert ended.lines == len(records) == 2
+
+
+async def test_a_cancel_before_the_ending_wins(house: House) -> None:
+    """After a cancel no ending but `cancelled` is written."""
+    log = await houses.begun(house)
+
+    assert await log.decide(DecisionKind.CANCEL_REQUESTED, {})
+    assert not await ending(log, "done")
+    assert not await ending(log, "failed")
+    assert await ending(log, "cancelled")
+    assert kinds(house) == ["taken", "cancel_requested", "ended"]
+
+
+async def test_an_ending_before_the_cancel_wins(house: House) -> None:
+    """After an ending no cancel is written, and no second ending."""
+    log = await houses.begun(house)
+
+    assert await ending(log, "done")
+    assert not await log.decide(DecisionKind.CANCEL_REQUESTED, {})
+    assert not await ending(log, "cancelled")
+    assert kinds(house) == ["taken", "ended"]
+
+
+@pytest.mark.parametrize("cancel_first", [True, False])
+async def test_of_a_cancel_and_an_ending_at_the_same_time_the_first_wins(house: House, cancel_first: bool) -> None:
+    """Asked for in the same turn, exactly the one that came first is written."""
+    log = await houses.begun(house)
+    asked = [log.decide(DecisionKind.CANCEL_REQUESTED, {}), ending(log, "done")]
+    written = await asyncio.gather(*(asked if cancel_first else reversed(asked)))
+
+    assert written == [True, False]
+    assert kinds(house)[-1] == ("cancel_requested" if cancel_first else "ended")
+
+
+async def test_a_second_cancel_waits_for_the_first(house: House) -> None:
+    """Two cancels at once write one line, and neither is answered before it is durable."""
+    log = await houses.begun(house)
+    first, second = await asyncio.gather(*(log.decide(DecisionKind.CANCEL_REQUESTED, {}) for _ in range(2)))
+
+    assert (first, second) == (True, False)
+    assert kinds(house) == ["taken", "cancel_requested"]
+
+
+async def test_a_cancel_whose_caller_goes_away_still_counts(house: House) -> None:
+    """A cancel once asked for is written, and an ending behind it loses."""
+    log = await houses.begun(house)
+    cancel = asyncio.ensure_future(log.decide(DecisionKind.CANCEL_REQUESTED, {}))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    cancel.cancel()
+
+    assert not await ending(log, "done")
+    assert kinds(house) == ["taken", "cancel_requested"]
+
+
+async def test_a_lost_cancel_can_be_asked_for_again(house: House) -> None:
+    """A cancel that could not be made durable wins nothing."""
+    log = await houses.begun(house)
+    house.faults.refuse("sync", "control.jsonl")
+    with pytest.raises(errors.StorageFault):
+        await log.decide(DecisionKind.CANCEL_REQUESTED, {})
+    house.faults.lift()
+    await log.heal()
+
+    assert await ending(log, "done")
+    assert not await log.decide(DecisionKind.CANCEL_REQUESTED, {})
+
+
+async def test_nothing_follows_an_ending(house: House) -> None:
+    """After an ending neither steps nor decisions are written, only a resume."""
+    log = await houses.begun(house)
+    await log.append_step(houses.step("a"))
+    await ending(log, "failed")
+
+    with pytest.raises(errors.WrongState):
+        await log.append_step(houses.step("b"))
+    assert not await log.decide(DecisionKind.PAUSED, {"reason": "x"})
+    assert not await log.decide(DecisionKind.TAKEN, {})
+    assert await log.decide(DecisionKind.RESUMED, {"dead": [[0, 0]], "overrides": {"args": {"x": 2}}})
+    assert (await log.append_step(houses.step("a"))).position == 1
+    assert log.loaded.start.args == {"x": 2}
+    assert log.loaded.decisions.dead == {0}
+
+
+async def test_a_resumed_run_is_found_as_it_was_resumed(house: House) -> None:
+    """After a crash the dead lines, the overrides and the further lines are there, and the run is unfinished."""
+    log = await houses.begun(house)
+    await log.append_step(houses.step("a"))
+    await houses.end(log, "failed")
+    await log.decide(DecisionKind.RESUMED, {"dead": [[0, 0]], "overrides": {"args": {"x": 2}}})
+    await log.append_step(houses.step("a"))
+    store = await house.crash()
+    loaded = await store.read(RUN)
+
+    assert loaded.start.args == {"x": 2}
+    assert loaded.decisions.dead == {0}
+    assert loaded.decisions.status is RunState.PENDING
+    assert [run.status for run in await store.list_unfinished()] == ["pending"]
+
+
+async def test_the_row_is_unfinished_before_the_resume_is_written(house: House) -> None:
+    """A crash right before the `resumed` line finds the row unfinished: it errs towards that side only."""
+    log = await houses.begun(house)
+    await houses.end(log, "failed")
+    before = await house.store.summary(RUN)
+    seen: list[str] = []
+    house.passed.at["storage.decide.before_write"] = lambda: seen.append("line")
+    await log.decide(DecisionKind.RESUMED, {"dead": []})
+
+    assert before.status == "failed"
+    assert seen == ["line"]
+    assert (await house.store.summary(RUN)).status == "pending"
+
+
+async def test_a_decision_that_cannot_be_folded_in_is_not_written(house: House) -> None:
+    """A decision without its facts is the caller's mistake, and leaves no line."""
+    log = await houses.begun(house)
+    with pytest.raises(KeyError):
+        await log.decide(DecisionKind.STARTED, {})
+
+    assert kinds(house) == ["taken"]
+
+
+# -- moves of the row
+
+
+async def test_a_move_applies_from_an_expected_state_only(house: House) -> None:
+    """The second who moves a run finds nothing to do, and is told so."""
+    log = await houses.begun(house)
+    take = Transition.take(RUN, "2026-02-10T14:31:00.000Z")
+    done = Transition.end(RUN, RunState.DONE, "2026-02-10T14:32:00.000Z")
+
+    assert not await log.move(done)
+    assert await log.move(take)
+    assert await log.move(done)
+    assert not await log.move(take)
+    assert (await house.store.summary(RUN)).completed_at == "2026-02-10T14:32:00.000Z"
+
+
+async def test_a_move_back_clears_the_ending(house: House) -> None:
+    """A run that is sent on is no longer completed and has no error."""
+    log = await houses.begun(house)
+    await log.move(Transition.take(RUN, "2026-02-10T14:31:00.000Z"))
+    await log.move(Transition.end(RUN, RunState.FAILED, "2026-02-10T14:32:00.000Z", "tool_failed"))
+    failed = await house.store.summary(RUN)
+    await log.move(Transition.queue(RUN, "2026-02-10T14:33:00.000Z"))
+    queued = await house.store.summary(RUN)
+
+    assert (failed.status, failed.error_code) == ("failed", "tool_failed")
+    assert (queued.status, queued.error_code, queued.completed_at) == ("pending", None, None)

@@ -1,0 +1,164 @@
+"""
+Verify and repair: what can be believed is told and kept, and nothing is thrown away.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app import errors
+from app.engine.decisions import DecisionKind
+from app.engine.states import RunState
+from tests.conformance import houses
+from tests.conformance.houses import RUN, House
+
+STARTED = {"key": "a", "attempt": 1, "operation": "sha256:a"}
+
+
+async def three_steps(house: House) -> None:
+    """Make a run of three steps that is not finished, and let go of it."""
+    log = await houses.begun(house)
+    for key in "abc":
+        await log.append_step(houses.step(key))
+        await log.decide(DecisionKind.STARTED, STARTED | {"key": key})
+    await log.close()
+
+
+def line_changed(number: int) -> Any:
+    """Return what changes one line of a journal."""
+
+    def change(content: bytes) -> bytes:
+        lines = content.splitlines(keepends=True)
+        lines[number] = lines[number].replace(b"a", b"b", 1)
+        return b"".join(lines)
+
+    return change
+
+
+def states(told: dict[str, Any]) -> dict[str, str]:
+    """Return the state of each file in a report."""
+    return {file["file"]: file["state"] for file in told["files"]}
+
+
+async def test_a_sound_run_is_told_to_be(house: House) -> None:
+    """Nothing is wrong with an undamaged run, and repairing it changes nothing."""
+    await three_steps(house)
+    before = house.content("steps.jsonl"), house.content("control.jsonl")
+    told = await house.store.verify(RUN)
+    repaired = await house.store.repair(RUN)
+
+    assert told["ok"]
+    assert states(told) == {"start.json": "ok", "steps.jsonl": "ok", "control.jsonl": "ok"}
+    assert not repaired["changed"]
+    assert (house.content("steps.jsonl"), house.content("control.jsonl")) == before
+
+
+async def test_a_torn_end_is_no_damage(house: House) -> None:
+    """A torn end is told as what it is: the next opening cuts it off."""
+    await three_steps(house)
+    house.change("steps.jsonl", lambda content: content[:-5])
+    told = await house.store.verify(RUN)
+
+    assert told["ok"]
+    assert states(told)["steps.jsonl"] == "torn"
+    assert told["files"][1]["line"] == 3
+
+
+@pytest.mark.parametrize(("name", "kept"), [("steps.jsonl", 1), ("control.jsonl", 1)])
+async def test_a_repair_keeps_what_is_before_the_damage(house: House, name: str, kept: int) -> None:
+    """The damaged journal is put aside whole, its sound beginning goes on, and the run waits paused for a person."""
+    await three_steps(house)
+    house.change(name, line_changed(1))
+    damaged = house.content(name)
+    found = await house.store.verify(RUN)
+    told = await house.store.repair(RUN)
+    file = next(file for file in told["files"] if file["file"] == name)
+    log = await house.store.open(RUN)
+    again = await log.append_step(houses.step("z"))
+
+    assert not found["ok"]
+    assert next(item for item in found["files"] if item["file"] == name)["line"] == 2
+    assert (file["kept"], file["lost"] + file["kept"]) == (kept, damaged.count(b"\n"))
+    assert house.content(file["aside"]) == damaged
+    assert log.loaded.decisions.status is RunState.PAUSED
+    assert log.loaded.decisions.paused == "repaired"
+    assert again.position == (1 if name == "steps.jsonl" else 3)
+    assert (await house.store.summary(RUN)).status == "paused"
+
+
+async def test_an_ending_that_no_longer_fits_goes(house: House) -> None:
+    """Where lines of a finished run are lost its ending is dropped with them, and the run waits paused."""
+    await houses.ended(house, "a", "b", "c")
+    house.change("steps.jsonl", line_changed(1))
+    await house.store.repair(RUN)
+    loaded = await house.store.read(RUN)
+
+    assert [record.key for record in loaded.records] == ["a"]
+    assert loaded.decisions.ended is None
+    assert loaded.decisions.paused == "repaired"
+    assert "ended" in house.content("control.jsonl.damaged-1").decode()
+
+
+async def test_a_lost_blob_costs_the_lines_from_its_own_on(house: House) -> None:
+    """Repair keeps the lines before the one whose blob is missing."""
+    log = await houses.begun(house)
+    await log.append_step(houses.step("a"))
+    blob = await log.put_blob(b"x" * 70_000, text=True)
+    facts = {"output_hash": f"sha256:{blob.sha256}", "blob": blob.to_json(), "output": None}
+    await log.append_step(houses.step("b") | facts)
+    await log.append_step(houses.step("c"))
+    await log.close()
+    house.remove(f"blobs/{blob.sha256}")
+    await house.store.repair(RUN)
+
+    assert [record.key for record in (await house.store.read(RUN)).records] == ["a"]
+
+
+async def test_a_missing_journal_is_begun_anew(house: House) -> None:
+    """Where a journal is gone, repair begins an empty one."""
+    await three_steps(house)
+    house.remove("steps.jsonl")
+    await house.store.repair(RUN)
+    loaded = await house.store.read(RUN)
+
+    assert list(loaded.records) == []
+    assert loaded.decisions.paused == "repaired"
+
+
+async def test_repairs_are_kept_apart(house: House) -> None:
+    """A second repair puts its original beside that of the first."""
+    await three_steps(house)
+    for _ in range(2):
+        house.change("control.jsonl", line_changed(0))
+        await house.store.repair(RUN)
+    names = house.files().names(f"runs/{RUN}")
+
+    assert {"control.jsonl.damaged-1", "control.jsonl.damaged-2"} <= set(names)
+
+
+async def test_without_a_start_there_is_nothing_to_repair(house: House) -> None:
+    """A start.json that cannot be read is reported, and repair refuses to guess."""
+    await three_steps(house)
+    house.put("start.json", b"{")
+    told = await house.store.verify(RUN)
+    with pytest.raises(errors.JournalCorrupt):
+        await house.store.repair(RUN)
+
+    assert not told["ok"]
+    assert states(told) == {"start.json": "corrupt"}
+
+
+async def test_a_repair_after_a_failed_opening_brings_the_run_back(house: House) -> None:
+    """A run that was parked as damaged is unfinished again once it is repaired, and its event stays."""
+    await three_steps(house)
+    house.change("steps.jsonl", line_changed(1))
+    with pytest.raises(errors.JournalCorrupt):
+        await house.store.open(RUN)
+    parked = await house.store.list_unfinished()
+    await house.store.repair(RUN)
+
+    assert parked == []
+    assert [run.run_id for run in await house.store.list_unfinished()] == [RUN]
+    assert "recovery.corrupt" in houses.types(await house.store.read_events(RUN))

@@ -1,0 +1,160 @@
+"""
+The chain: what a journal's end and middle tell after every kind of damage.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.engine import plain
+from app.storage import chain
+from app.storage.chain import Verdict
+
+ANCHOR = plain.labelled_sha256(b"{}\n")
+
+texts = st.text(max_size=40)
+batches = st.lists(st.lists(texts, min_size=1, max_size=3), min_size=1, max_size=5)
+
+
+def sealed_batches(batches: list[list[str]]) -> tuple[bytes, list[str], int]:
+    """Return a journal, its texts and the number of lines before its last batch."""
+    texts: list[str] = []
+    content, prev = b"", ANCHOR
+    for batch in batches:
+        synced = len(texts)
+        for text in batch:
+            sealed = chain.seal(plain.encode({"text": text}), batch=synced, prev=prev)
+            content, prev = content + sealed.content, sealed.digest
+            texts.append(text)
+    return content, texts, len(texts) - len(batches[-1])
+
+
+def kept(content: bytes) -> tuple[list[str], Verdict]:
+    """Return what can be believed of a journal."""
+    reading = chain.read(content, ANCHOR)
+    return [line.fields["text"] for line in reading.lines], reading.verdict
+
+
+@given(batches)
+def test_a_whole_journal_is_read_back(batches: list[list[str]]) -> None:
+    """Every line of an undamaged journal is there, in order, and its head is the hash of the last."""
+    content, texts, _ = sealed_batches(batches)
+    reading = chain.read(content, ANCHOR)
+
+    assert reading.verdict is Verdict.WHOLE
+    assert [line.fields["text"] for line in reading.lines] == texts
+    assert reading.head == plain.labelled_sha256(content.splitlines()[-1])
+    assert reading.end == len(content)
+
+
+@given(batches, st.data())
+def test_a_truncated_journal_keeps_its_whole_lines(batches: list[list[str]], data: st.DataObject) -> None:
+    """Wherever a journal was cut off, exactly the complete lines before that place are believed."""
+    content, texts, _ = sealed_batches(batches)
+    cut = content[: data.draw(st.integers(0, len(content)))]
+    found, verdict = kept(cut)
+
+    assert found == texts[: cut.count(b"\n")]
+    assert verdict is (Verdict.WHOLE if not cut or cut.endswith(b"\n") else Verdict.TORN)
+
+
+@given(batches, st.data())
+def test_a_flipped_bit_never_loses_a_confirmed_line(batches: list[list[str]], data: st.DataObject) -> None:
+    """One wrong bit costs lines of the last batch at most, or is told as damage; no changed line is believed."""
+    content, texts, confirmed = sealed_batches(batches)
+    place = data.draw(st.integers(0, len(content) * 8 - 1))
+    flipped = bytearray(content)
+    flipped[place // 8] ^= 1 << place % 8
+    found, verdict = kept(bytes(flipped))
+
+    assert found == texts[: len(found)]
+    assert verdict is not Verdict.WHOLE
+    assert verdict is Verdict.DAMAGED or len(found) >= confirmed
+
+
+@given(batches, st.data())
+def test_lost_pages_of_the_last_batch_are_a_torn_end(batches: list[list[str]], data: st.DataObject) -> None:
+    """Holes anywhere in the last batch cut it off at the first of them, however good the lines behind are."""
+    content, texts, confirmed = sealed_batches(batches)
+    begin = len(b"".join(line + b"\n" for line in content.split(b"\n")[:confirmed]))
+    first = data.draw(st.integers(begin, len(content) - 1))
+    last = data.draw(st.integers(first, len(content)))
+    holed = content[:first] + bytes(last - first) + content[last:]
+    found, verdict = kept(holed)
+
+    assert found == texts[: content[:first].count(b"\n")] or first == last
+    assert verdict is Verdict.TORN or first == last
+
+
+@given(batches, st.binary(max_size=60))
+def test_garbage_behind_the_end_is_cut_off(batches: list[list[str]], garbage: bytes) -> None:
+    """Whatever stands behind the last line, nothing that was confirmed is lost for it."""
+    content, texts, _ = sealed_batches(batches)
+    found, verdict = kept(content + garbage)
+
+    assert found == texts
+    assert verdict is (Verdict.TORN if garbage else Verdict.WHOLE)
+
+
+def test_a_removed_line_breaks_the_chain() -> None:
+    """A journal whose lines are sound but not in their place is damaged, even at its end."""
+    lines = sealed_batches([["a"], ["b"], ["c"]])[0].splitlines(keepends=True)
+    found, verdict = kept(lines[0] + lines[2])
+
+    assert found == ["a"]
+    assert verdict is Verdict.DAMAGED
+
+
+def test_another_start_breaks_the_chain() -> None:
+    """A journal belongs to the start.json whose hash its first line carries."""
+    content = sealed_batches([["a"]])[0]
+    reading = chain.read(content, plain.labelled_sha256(b"another"))
+
+    assert reading.verdict is Verdict.DAMAGED
+    assert reading.reason == "is not sealed to start.json"
+
+
+def test_a_line_says_how_it_is_sealed() -> None:
+    """A line is plain JSON that carries its batch, the hash of the line before and its checksum."""
+    content = sealed_batches([["a", "b"], ["c"]])[0]
+    lines = [json.loads(line) for line in content.splitlines()]
+
+    assert [line["batch"] for line in lines] == [0, 0, 2]
+    assert lines[0]["prev"] == ANCHOR
+    assert lines[1]["prev"] == plain.labelled_sha256(content.splitlines()[0])
+    assert all(list(line)[-3:] == ["batch", "prev", "crc32"] for line in lines)
+
+
+def test_a_payload_that_looks_like_an_ending_does_not_count() -> None:
+    """Text of an output cannot prove that a line was confirmed."""
+    lookalike = ',"batch":99,"prev":"' + ANCHOR + '","crc32":"00000000"}'
+    content = sealed_batches([[lookalike, "b"]])[0]
+    found, verdict = kept(content[:-3])
+
+    assert found == [lookalike]
+    assert verdict is Verdict.TORN
+
+
+@pytest.mark.parametrize("line", [b"null", b"[1]", b'"text"', b"", b"{", b"\xff\xfe", b"[" * 100_000])
+def test_what_is_no_sealed_object_is_no_line(line: bytes) -> None:
+    """A line that is no sealed JSON object is bad, whatever else it is."""
+    content, texts, _ = sealed_batches([["a"]])
+    found, verdict = kept(content + line + b"\n")
+
+    assert found == texts
+    assert verdict is Verdict.TORN
+
+
+def test_the_last_decision_is_read_from_the_end_alone() -> None:
+    """The last line is found in a part of the file, and only if it is whole and sound."""
+    content = sealed_batches([["a"], ["b"]])[0]
+    last = content.splitlines(keepends=True)[-1]
+
+    assert (chain.last_fields(b'cut off"}\n' + last) or {})["text"] == "b"
+    assert chain.last_fields(content[:-1]) is None
+    assert chain.last_fields(last[1:]) is None
+    assert chain.last_fields(b"") is None
