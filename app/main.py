@@ -64,10 +64,14 @@ async def _serve(chosen: settings.Settings, listener: socket.socket, announce: C
         server = _Server(_configuration(app), lambda: _announce(chosen, address, announce))
         signals = stop_signals.StopSignals(lambda hurried: _stop(room, server, hurried))
         helpers = [asyncio.create_task(_tell_recovered(room, announce)), asyncio.create_task(_watch(room, server))]
-        with signals.caught():
-            await server.serve(sockets=[listener])
-        await signals.stopped()
-        await asyncio.gather(*helpers)
+        try:
+            with signals.caught():
+                await server.serve(sockets=[listener])
+            await signals.stopped()
+            await asyncio.gather(*helpers)
+        finally:
+            for helper in helpers:
+                helper.cancel()
         return 0 if signals.asked < 2 else stop_signals.EXIT_CODE
 
 

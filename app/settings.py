@@ -37,6 +37,14 @@ def _setting(default: Any, env: str, meaning: str) -> Any:
     return field(default=default, metadata=metadata)
 
 
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError:
+        # A user without an entry and without HOME, as containers have: no layer of its own.
+        return Path(os.sep)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
     """
@@ -58,7 +66,7 @@ class ProjectSettings:
     """
 
     project: Path = _setting(Path.cwd, "PROJECT", "Folder of the project; its data is in `.control-room/` there.")
-    home: Path = _setting(Path.home, "HOME", "Folder whose `.control-room/` holds the user's own prompts.")
+    home: Path = _setting(_home, "HOME", "Folder whose `.control-room/` holds the user's own prompts.")
     allowed_roots: tuple[Path, ...] = _setting((), "ALLOWED_ROOTS", "Further folders a run's `working_dir` may be in.")
     database_url: str | None = _setting(None, "DATABASE_URL", "Index database; by default `.control-room/index.db`.")
     inline_recipes: bool = _setting(False, "INLINE_RECIPES", "Whether a request may bring its own recipe.")

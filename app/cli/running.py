@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.option("--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="One argument; repeatable.")
 @click.option("--args-file", type=click.Path(path_type=Path), metavar="FILE", help="JSON object of arguments.")
 @click.option("--description", metavar="TEXT", help="The task, as text.  [default: the recipe's label]")
-@click.option("--working-dir", metavar="DIR", help="Folder that tools and agents work in.  [default: the project]")
+@click.option("--working-dir", metavar="DIR", help="Folder to work in, below the project or absolute.")
 @click.option("--session", "session_id", metavar="ID", help="Work session that the run belongs to.")
 @click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="A label to find the run by; repeatable.")
 @click.option("--priority", type=click.IntRange(-100, 100), default=0, help="Higher goes first.")

@@ -4,6 +4,7 @@ The command `serve`.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -46,4 +47,10 @@ def serve(**given: str | None) -> int:
         return endings.ExitCode.CONFIGURATION
     from app import main
 
-    return main.serve(chosen, announce=terminal.say)
+    return main.serve(chosen, announce=_announce)
+
+
+def _announce(line: str) -> None:
+    # A service goes on when nobody reads what it says.
+    with contextlib.suppress(terminal.PipeClosed):
+        terminal.say(line)

@@ -191,8 +191,9 @@ def test_token_that_no_header_can_carry_is_exit_code_5():
     """
     A token that cannot be sent is told, not sent in part.
     """
-    given = {"CONTROL_ROOM_API_TOKEN": "schlüssel"}
-    refused = programs.control_room("runs", "list", "--server", "http://127.0.0.1:1", code=5, **given)
+    refused = programs.control_room(
+        "runs", "list", "--server", "http://127.0.0.1:1", code=5, CONTROL_ROOM_API_TOKEN="schlüssel"
+    )
 
     assert "CONTROL_ROOM_API_TOKEN" in refused.stderr
 

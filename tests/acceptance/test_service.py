@@ -4,6 +4,7 @@ The service as a process: start, stop by signals, restart, refusal.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -147,6 +148,48 @@ def test_killed_service_continues_its_runs(project: programs.Project):
     assert _keys(project, run_id)[:3] == ["find", "brief", "draft"]
 
 
+def test_crash_point_kills_and_the_next_service_continues(project: programs.Project):
+    """
+    The variable of crash tests kills the process at its probe; the run loses nothing and repeats nothing recorded.
+    """
+    with programs.service(project, CONTROL_ROOM_CRASH_AT="step.after_append:2") as service:
+        run_id = service.start_run()
+        assert service.ended() == -signal.SIGKILL
+    before = _keys(project, run_id)
+
+    with programs.service(project) as service:
+        assert service.wait(run_id)["status"] == "done"
+
+    assert before == ["find", "brief"]
+    assert _keys(project, run_id)[:3] == ["find", "brief", "draft"]
+
+
+def test_crash_point_of_the_wrong_form_is_refused(project: programs.Project):
+    """
+    A crash point that cannot be read keeps the service from starting.
+    """
+    refused = programs.control_room("serve", "--port", "0", project=project, code=5, CONTROL_ROOM_CRASH_AT="x:none")
+
+    assert "CONTROL_ROOM_CRASH_AT" in refused.stderr
+
+
+def test_folder_written_by_hand_is_adopted_and_resumed(project: programs.Project):
+    """
+    A run folder made to the letter of the specification, with two steps done, goes on with the third.
+    """
+    run_id = "run_abc123"
+    receipt, plan = _by_hand(project, run_id)
+    with programs.service(project) as service, service.http() as http:
+        run = service.wait(run_id)
+        steps = http.get(f"/api/runs/{run_id}/steps").json()
+
+    assert run["status"] == "done", run["error"]
+    assert run["task"]["initial_args"] == {"words": "gate"}
+    assert [line["step_id"] for line in steps][:3] == ["find", "brief", "draft"]
+    assert steps[0]["receipt_id"] == receipt
+    assert steps[1]["output_preview"] == plan[:200]
+
+
 def test_streams_and_waiting_polls_end_with_the_service(project: programs.Project):
     """
     A stop ends event streams at once, so that no reader keeps it waiting.
@@ -263,6 +306,78 @@ def test_data_is_for_its_owner_only(project: programs.Project):
 
     assert not any(modes.values()), modes
     assert os.stat(project.data / "runs").st_mode & 0o077 == 0
+
+
+def _by_hand(project: programs.Project, run_id: str) -> tuple[str, str]:
+    payload = {"matches": [{"path": "Story/SCN-gate.md"}], "report": "one file"}
+    encoded = json.dumps(payload, sort_keys=True, separators=(",", ":"))
+    plan, receipt = "Kael arrives at dusk, as planned by hand.", "rcpt_a1b2c3"
+    hashes = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in (("found", encoded), ("plan", plan))}
+    task = {"description": "By hand", "session_plan_task_id": 1, "initial_args": {"words": "gate"}}
+    manifest = {
+        "run_id": run_id,
+        "recipe_id": "small",
+        "session_id": "sess_xyz",
+        "status": "running",
+        "created_at": "2026-02-10T14:30:00Z",
+        "updated_at": "2026-02-10T14:31:22Z",
+        "completed_at": None,
+        "task": task,
+        "current_step_index": 2,
+        "total_steps": 3,
+        "phase": "b",
+        "error": None,
+    }
+    shared = {
+        "status": "done",
+        "error": None,
+        "started_at": "2026-02-10T14:30:01Z",
+        "completed_at": "2026-02-10T14:30:02Z",
+    }
+    lines = [
+        {
+            "step_index": 0,
+            "step_id": "find",
+            "phase": "a",
+            "tool": "file_locator",
+            "agent_archetype": None,
+            "agent_id": None,
+            "output_slot": "found",
+            "receipt_id": receipt,
+            "input_slot_refs": ["task.args"],
+            "output_hash": f"sha256:{hashes['found']}",
+            "output_preview": "one file",
+        },
+        {
+            "step_index": 1,
+            "step_id": "brief",
+            "phase": "b",
+            "tool": None,
+            "agent_archetype": "planner",
+            "agent_id": "planner-test",
+            "output_slot": "plan",
+            "receipt_id": None,
+            "input_slot_refs": ["found"],
+            "output_hash": f"sha256:{hashes['plan']}",
+            "output_preview": plan,
+        },
+    ]
+    cache = {
+        "found": {"type": "pointer", "receipt_id": receipt, "sha256": hashes["found"], "summary": "one file"},
+        "plan": {
+            "type": "artifact",
+            "agent_id": "planner-test",
+            "text": plan,
+            "sha256": hashes["plan"],
+            "summary": plan,
+        },
+    }
+    proof = {"receipt_id": receipt, "session_id": "sess_xyz", "tool": "file_locator", "payload": payload}
+    project.write(f"runs/{run_id}/run.json", manifest)
+    project.write(f"runs/{run_id}/steps.jsonl", "".join(json.dumps(line | shared) + "\n" for line in lines))
+    project.write(f"runs/{run_id}/cache.json", cache)
+    project.write("audit/sessions/sess_xyz/tool_receipts.jsonl", json.dumps(proof) + "\n")
+    return receipt, plan
 
 
 def _checks(run: dict[str, list[dict[str, str]]]) -> list[tuple[str, str]]:
