@@ -62,6 +62,8 @@ class RecipeFile:
     """The recipe; None of a broken file."""
     flaws: tuple[errors.Flaw, ...] = ()
     """Why it is broken."""
+    source: str = ""
+    """Text of a broken file, as far as it can be read."""
 
 
 class RecipeFiles:
@@ -150,7 +152,9 @@ def _source(path: Path, found: stat_result) -> str:
 
 
 def _broken(path: Path, dialect: str, *flaws: errors.Flaw, source: str = "") -> RecipeFile:
-    return RecipeFile(path=path, dialect=dialect, recipe_id=_claimed(source, path.stem), recipe=None, flaws=flaws)
+    return RecipeFile(
+        path=path, dialect=dialect, recipe_id=_claimed(source, path.stem), recipe=None, flaws=flaws, source=source
+    )
 
 
 def _claimed(source: str, stem: str) -> str:

@@ -184,7 +184,13 @@ class Catalogue:
             errors.RequestInvalid: `unknown_dialect`.
         """
         recipe, flaws = parsed(self.dialect(dialect), source, stem)
-        return Examined(recipe=recipe, flaws=flaws if recipe is None else self._unfit(recipe, self._library()))
+        shelf = self._library()
+        return Examined(
+            recipe=recipe,
+            flaws=self._unsound(dialect, source, stem, shelf) or flaws
+            if recipe is None
+            else self._unfit(recipe, shelf),
+        )
 
     def dialect(self, name: str) -> ports.Dialect:
         """
@@ -213,7 +219,8 @@ class Catalogue:
             shadows=shadows,
         )
         if file.recipe is None:
-            return entry
+            flaws = self._unsound(file.dialect, file.source, file.path.stem, self._library()) if file.source else ()
+            return dataclasses.replace(entry, flaws=flaws or file.flaws)
         return dataclasses.replace(entry, flaws=(*_collisions(file, group), *self._check(entry.path, file.recipe)))
 
     def _check(self, path: str, recipe: library.Recipe) -> tuple[errors.Flaw, ...]:
@@ -221,6 +228,9 @@ class Catalogue:
         if known is None or known[0] is not recipe or known[1] is not shelf:
             known = self._checked[path] = (recipe, shelf, self._unfit(recipe, shelf))
         return known[2]
+
+    def _unsound(self, dialect: str, source: str, stem: str, shelf: library.Library) -> tuple[errors.Flaw, ...]:
+        return tuple(self._dialects[dialect].flaws(source, stem, shelf))
 
     def _unfit(self, recipe: library.Recipe, shelf: library.Library) -> tuple[errors.Flaw, ...]:
         return tuple(self._dialects[recipe.dialect].check(recipe, shelf))

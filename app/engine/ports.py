@@ -117,6 +117,12 @@ class Dialect(Protocol):
         Return every flaw that shows only beside the tools, agents and prompts of the project.
         """
 
+    def flaws(self, source: str, stem: str, library: Library) -> list[Flaw]:
+        """
+        Return everything wrong with a recipe's text at once: what `parse` refuses and, as far as the text can be
+        understood, what `check` finds.
+        """
+
     def freeze(self, recipe: Recipe, library: Library) -> dict[str, plain.Json]:
         """
         Return what the driver will need beside the recipe, as plain JSON.
