@@ -23,6 +23,36 @@ AGENTS = ("planner-001", "writer-001", "editor-001", "continuity-001", "critic-0
 REPLIES: dict[str, Any] = {step: f"What {step} says about Kael's arrival at the tower." for step in STEPS}
 
 
+SHORT_RECIPE = {
+    "recipe_id": "short",
+    "label": "Brief a scene",
+    "phase_a": [
+        {
+            "step_id": "outline",
+            "tool": "outline_analyzer",
+            "args": {"outline_path": "Story/SCN-outline.md"},
+            "output_slot": "outline_beat",
+        },
+        {
+            "step_id": "canon",
+            "tool": "canon_checker",
+            "args": {"canon_paths": ["Compendium/Characters"]},
+            "output_slot": "canon_context",
+        },
+    ],
+    "phase_b": [
+        {
+            "step_id": "brief",
+            "agent_archetype": "planner",
+            "input_slots": ["outline_beat", "canon_context"],
+            "output_slot": "scene_brief",
+            "prompt_type": "refine_brief",
+        }
+    ],
+    "dod": [{"check": "slot_not_null", "slot": "scene_brief"}],
+}
+
+
 def make_project(folder: Path, **replies: Any) -> Path:
     """
     Make a project, its agents answering from a script; `replies` by step stand in place of the usual ones.
@@ -30,7 +60,9 @@ def make_project(folder: Path, **replies: Any) -> Path:
     shutil.copytree(ROOT / ".control-room" / "example", folder)
     script = {"backends": {"script": {"type": "scripted", "file": "replies.json"}}}
     agents = [{"id": agent, "backend": "script", "tier": "t3"} for agent in AGENTS]
-    (folder / ".control-room").mkdir(exist_ok=True)
+    recipes = folder / ".control-room" / "recipes"
+    recipes.mkdir(parents=True, exist_ok=True)
+    (recipes / "short.json").write_text(json.dumps(SHORT_RECIPE))
     (folder / ".control-room" / "agents.json").write_text(json.dumps({"agents": agents, **script}))
     say(folder, **replies)
     return folder

@@ -152,11 +152,11 @@ def test_killed_while_an_agent_is_speaking(tmp_path: Path, undisturbed: Left) ->
 
 def test_two_hundred_unfinished_runs_go_on(tmp_path: Path) -> None:
     """A restart continues every unfinished run, at once ready to serve, and never more of them than the limit."""
-    project = drafting.make_project(tmp_path / "project", draft={"hang": True})
+    project = drafting.make_project(tmp_path / "project", brief={"hang": True})
     service = Service(project)
     http = service.http()
     assert http is not None
-    run_ids = [drafting.post(http, str(number)) for number in range(200)]
+    run_ids = [drafting.post(http, str(number), recipe_id="short", args={}) for number in range(200)]
     service.kill()
     drafting.say(project)
     service = Service(project)
@@ -167,7 +167,7 @@ def test_two_hundred_unfinished_runs_go_on(tmp_path: Path) -> None:
     ended = [drafting.wait(http, run_id) for run_id in run_ids if run_id]
 
     assert [run["status"] for run in ended if run] == ["done"] * 200
-    assert {(run_id, "draft", 1) for run_id in run_ids} & drafting.recorded(project) != set()
+    assert {run_id for run_id, _, _ in drafting.recorded(project)} == set(run_ids)
     assert service.stop() == 0
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from app import clock, errors
@@ -75,9 +75,8 @@ class Orders:
         """
         Send an ended run on.
         """
-        stay = self._house.stays.get(run_id)
-        if stay is not None and _ended(stay):
-            await asyncio.shield(stay.left)
+        with _no_room():
+            await self._let_end(run_id)
         return await self._carry_out(run_id, self._resume(run_id, how))
 
     async def cancel_children(self, run_id: str) -> None:
@@ -113,11 +112,9 @@ class Orders:
         return await asyncio.shield(task)
 
     async def _in_turn(self, run_id: str, order: Coroutine[Any, Any, states.RunState]) -> states.RunState:
-        try:
+        with _no_room():
             async with self._house.turns.of(run_id):
                 return await order
-        except errors.StorageFault as fault:
-            raise errors.NoRoom(f"it cannot be written down now: {fault.message}", detail=fault.detail) from fault
 
     # -- cancel
 
@@ -207,6 +204,20 @@ class Orders:
         log.add_event(events.EventType.RUN_UNPAUSED)
 
     # -- resume
+
+    async def _let_end(self, run_id: str) -> None:
+        # Its ending may be written and not yet be shown, or be found again by a recovery whose row lagged behind.
+        stay = self._house.stays.get(run_id)
+        if stay is None:
+            return
+        found = stay.log.loaded if stay.log is not None else await self._store.read(run_id)
+        if found.decisions.ended is None:
+            return
+        async with self._house.turns.of(run_id):
+            if not stay.left.done():
+                await self._house.take_up(stay)
+                self._house.go_on(stay)
+        await asyncio.shield(stay.left)
 
     async def _resume(self, run_id: str, how: pool_port.Resume) -> states.RunState:
         summary = await self._store.summary(run_id)
@@ -302,8 +313,12 @@ async def _decide(log: stores.RunLog, kind: decisions.DecisionKind, facts: Mappi
     return await log.decide(kind, facts)
 
 
-def _ended(stay: Stay) -> bool:
-    return stay.log is not None and stay.log.loaded.decisions.ended is not None
+@contextmanager
+def _no_room() -> Iterator[None]:
+    try:
+        yield
+    except errors.StorageFault as fault:
+        raise errors.NoRoom(f"it cannot be written down now: {fault.message}", detail=fault.detail) from fault
 
 
 def _runner(stay: Stay) -> runner.Runner:

@@ -116,4 +116,3 @@ async def disturbed(program: tuple[toys.Step, ...], point: str, nth: int, *, los
 async def _records(bench: Bench, run_id: str) -> Any:
     await bench.store.start()
     return (await bench.store.read(run_id)).records
-
