@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.routing import compile_path
 
 from app.api import answers, guards, problems, refusals
 
@@ -44,6 +45,20 @@ def install(app: FastAPI) -> None:
         return app.openapi_schema
 
     app.__dict__["openapi"] = completed
+
+
+def methods_at(app: FastAPI, path: str) -> list[str]:
+    """
+    Return the methods that an address has; one without parameters hides those with.
+    """
+    paths = app.openapi()["paths"]
+    items = [paths[path]] if path in paths else [item for known, item in paths.items() if _fits(known, path)]
+    return sorted({verb.upper() for item in items for verb in item})
+
+
+def _fits(known: str, path: str) -> bool:
+    pattern, _, _ = compile_path(known)
+    return pattern.match(path) is not None
 
 
 def _completed(document: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app import errors
-from app.api import bodies, problems, queries
+from app.api import bodies, document, problems, queries
 from app.engine import json_text
 
 STATUS: Mapping[type[BaseException], int] = {
@@ -86,7 +86,10 @@ async def _named(request: Request, error: Exception) -> Response:
         405: f"{request.method} is not allowed at {request.url.path:.200}",
     }
     detail = details.get(error.status_code, str(error.detail))
-    return problems.of_status(error.status_code, detail, headers=error.headers).response()
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        headers["Allow"] = ", ".join(document.methods_at(request.app, request.url.path))
+    return problems.of_status(error.status_code, detail, headers=headers).response()
 
 
 def _flaw(item: Mapping[str, Any]) -> errors.Flaw:

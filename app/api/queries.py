@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Annotated
 from urllib.parse import urlencode
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.requests import Request
 
 from app import clock, errors
@@ -24,6 +24,13 @@ DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000
 """Most items of a page."""
 
+
+def _instant(text: object) -> datetime:
+    # A bare number is no instant here, though pydantic would read it as seconds since 1970.
+    return clock.instant(str(text))
+
+
+_Instant = Annotated[datetime, BeforeValidator(_instant)]
 _Plain = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00]*$")]
 
 
@@ -39,8 +46,8 @@ class RunsQuery(BaseModel):
     label: Annotated[str, Field(max_length=400, pattern=r"^[^\x00:]+:[^\x00]*$")] | None = Field(
         None, description="Only runs with this label, `name:value`.", examples=["book:one"]
     )
-    created_after: AwareDatetime | None = Field(None, description="Only runs created at or after this instant.")
-    created_before: AwareDatetime | None = Field(None, description="Only runs created before this instant.")
+    created_after: _Instant | None = Field(None, description="Only runs created at or after this instant.")
+    created_before: _Instant | None = Field(None, description="Only runs created before this instant.")
     parent_run_id: _Plain | None = Field(None, description="Only runs that this run started.")
     limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Most runs of a page.")
     cursor: _Plain | None = Field(None, description="Where the page begins, from the `Link` of the one before.")
