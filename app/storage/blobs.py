@@ -30,7 +30,6 @@ def put(files: Disk, folder: str, content: bytes, *, text: bool, reach: Callable
         files.sync_folder(place)
     else:
         disk.replace(files, f"{place}/{blob.sha256}", content, sync=True, reach=reach, at="storage.blob")
-    reach("storage.blob.after_sync")
     return blob
 
 

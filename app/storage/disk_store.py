@@ -70,6 +70,8 @@ class DiskStore(abc.ABC):
             archive=Archive(means, opener.logs),
         )
         self._serves = serve
+        # A process may have died between a run's rename and the sync of its name.
+        await means.workers.run(lambda: means.disk.sync_folder(layout.RUNS))
         if serve:
             await means.workers.run(lambda: creation.sweep(means.disk))
             self._sweep_soon()

@@ -50,7 +50,7 @@ class MemoryStore(DiskStore):
         """
         self.abandon()
         left = self.disk.crashed(lose_unsynced=lose_unsynced)
-        return MemoryStore(clock=self._clock, adopt=self._adopt, disk=left, index=self.index)
+        return MemoryStore(clock=self._clock, adopt=self._adopt, disk=left, index=self.index.copy())
 
     def _prepare(self) -> tuple[Means, str]:
         for folder in layout.FOLDERS:

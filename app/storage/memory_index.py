@@ -24,6 +24,15 @@ class MemoryIndex:
         self._issues: dict[str, Mapping[str, plain.Json]] = {}
         self._new = True
 
+    def copy(self) -> MemoryIndex:
+        """
+        Return the same rows in an index of their own.
+        """
+        twin = MemoryIndex()
+        twin._runs, twin._receipts, twin._issues = dict(self._runs), dict(self._receipts), dict(self._issues)
+        twin._new = self._new
+        return twin
+
     async def start(self) -> bool:
         """
         Tell whether it is used for the first time.

@@ -93,6 +93,9 @@ def prepare(means: Means, run_id: str, lock: Lock) -> Opening:
     """
     found = authority.read(means.disk, run_id, settled=True, deep=True)
     found.loaded()
+    if found.control.lines or found.steps.lines:
+        # A process may have died between a rename and the sync of its folder.
+        means.disk.sync_folder(layout.run_folder(run_id))
     cuts = [*_cut(means, run_id, layout.STEPS, found.steps), *_cut(means, run_id, layout.CONTROL, found.control)]
     written = read_written(means.disk, run_id)
     proven = [record for record in found.records if record.receipt_id is not None]

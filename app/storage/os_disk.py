@@ -153,17 +153,15 @@ class OsDisk:
         Make or overwrite a file; a part of it that could be written does not stay.
         """
         place = self._at(path)
-        try:
-            with _opened(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as descriptor:
-                rest = memoryview(content)
-                while rest:
-                    rest = rest[os.write(descriptor, rest) :]
+        with _opened(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as descriptor:
+            try:
+                _write_all(descriptor, content)
                 if sync:
                     os.fsync(descriptor)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.unlink(place)
-            raise
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.unlink(place)
+                raise
 
     def cut(self, path: str, size: int, *, sync: bool = True) -> None:
         """
@@ -232,6 +230,12 @@ def _opened(place: str, flags: int) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
 
 
 def _content(descriptor: int, offset: int, size: int) -> bytes:

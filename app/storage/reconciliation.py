@@ -88,7 +88,9 @@ class Reconciliation:
             await self._means.index.add_missing(await self._means.workers.run(lambda: self._rows(chunk)))
 
     async def _finish_ended(self) -> None:
-        unfinished = [summary.run_id for summary in await self._means.index.list_unfinished()]
+        # The service's own are opened by its engine, which brings their projections up to date with their ending too.
+        found = await self._means.index.list_unfinished()
+        unfinished = [summary.run_id for summary in found if summary.owner != "service"]
         for row in await self._means.workers.run(lambda: self._ended(unfinished)):
             await self._means.index.put_run(row)
 

@@ -98,9 +98,20 @@ async def test_unfinished_runs_come_oldest_first(house: House) -> None:
     assert (await store.summary("mine")).owner == "process"
 
 
-async def test_a_row_that_lags_is_finished_at_start(house: House) -> None:
-    """A run whose `ended` line was written but whose row was not moved is found finished."""
+async def test_a_row_that_lags_errs_towards_unfinished(house: House) -> None:
+    """A run that ended right before a crash is given to the service once more, so that its projections are made."""
     log = await houses.begun(house)
+    await log.move(Transition.take(RUN, "2026-02-10T14:31:00.000Z"))
+    await log.decide(DecisionKind.ENDED, {"status": "done"})
+    store = await house.crash()
+
+    assert ids(await store.list_unfinished()) == [RUN]
+    assert (await store.open(RUN)).loaded.decisions.status is RunState.DONE
+
+
+async def test_a_row_that_lags_and_is_nobodys_is_finished_at_start(house: House) -> None:
+    """The row of another owner's run, which no service opens, is brought in line with its `ended` line."""
+    log = await houses.begun(house, owner="process")
     await log.move(Transition.take(RUN, "2026-02-10T14:31:00.000Z"))
     await log.decide(DecisionKind.ENDED, {"status": "failed", "error": {"code": "tool_failed"}})
     store = await house.crash()

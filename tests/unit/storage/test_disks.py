@@ -1,0 +1,233 @@
+"""
+Disks: the one of the machine and the one in memory do the same, and the one in memory forgets what was not synced.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from app.storage import disk
+from app.storage.disk import Disk
+from app.storage.memory_disk import MemoryDisk
+from app.storage.os_disk import OsDisk
+
+
+@pytest.fixture(params=["os", "memory"])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Disk:
+    """
+    Give an empty disk with one folder.
+    """
+    made: Disk = OsDisk(tmp_path) if request.param == "os" else MemoryDisk()
+    made.add_folder("a")
+    return made
+
+
+def test_a_file_grows_at_its_end(files: Disk) -> None:
+    """What is appended is read back in order, from any offset."""
+    file = files.append_to("a/f")
+    file.write(b"one")
+    file.write(b"two")
+    file.sync()
+    file.close()
+
+    assert files.read("a/f") == b"onetwo"
+    assert files.read("a/f", 2, 3) == b"etw"
+    assert files.read("a/f", 99) == b""
+    assert files.read_settled("a/f") == b"onetwo"
+    assert files.size("a/f") == 6
+
+
+def test_a_closed_file_takes_nothing(files: Disk) -> None:
+    """After closing, nothing can be written or synced; closing again is harmless."""
+    file = files.append_to("a/f")
+    file.write(b"x")
+    file.close()
+    file.close()
+    for attempt in (lambda: file.write(b"y"), file.sync):
+        with pytest.raises(OSError):
+            attempt()
+
+    assert files.read("a/f") == b"x"
+
+
+def test_a_file_is_overwritten_whole(files: Disk) -> None:
+    """Writing replaces what was there, shorter or longer."""
+    files.write("a/f", b"long content", sync=False)
+    files.write("a/f", b"short", sync=True)
+
+    assert files.read("a/f") == b"short"
+
+
+def test_replacing_leaves_no_temporary_file(files: Disk) -> None:
+    """A replaced file is there whole, alone, and every point was passed in order."""
+    points: list[str] = []
+    disk.replace(files, "a/f", b"1", sync=True, reach=points.append, at="x")
+    disk.replace(files, "a/f", b"2", sync=False)
+
+    assert files.read("a/f") == b"2"
+    assert files.names("a") == ["f"]
+    assert points == ["x.before_write", "x.before_rename", "x.after_rename"]
+
+
+@pytest.mark.parametrize(("content", "kept"), [(b"", b""), (b"a\nb\n", b"a\nb\n"), (b"a\nb", b"a\n"), (b"ab", b"")])
+def test_appending_whole_lines_mends_the_end_first(files: Disk, content: bytes, kept: bytes) -> None:
+    """An incomplete last line is cut off before lines are appended behind it."""
+    if content:
+        files.write("a/f", content, sync=True)
+    offset = disk.append_whole(files, "a/f", b"new\n", sync=True)
+
+    assert files.read("a/f") == kept + b"new\n"
+    assert offset == len(kept)
+
+
+def test_a_long_incomplete_line_is_mended(files: Disk) -> None:
+    """The last whole line is found however far back it ends."""
+    files.write("a/f", b"first\n" + b"x" * 200_000, sync=True)
+
+    assert disk.mend(files, "a/f") == len(b"first\n")
+    assert files.read("a/f") == b"first\n"
+
+
+def test_what_is_missing_is_missing(files: Disk) -> None:
+    """Reading what is not there raises; asking for names or kinds does not."""
+    for attempt in (
+        lambda: files.read("a/none"),
+        lambda: files.size("none/none"),
+        lambda: files.rename("a/none", "a/x"),
+        lambda: files.remove("a/none"),
+        lambda: files.lock("none"),
+        lambda: files.write("none/f", b"", sync=False),
+    ):
+        with pytest.raises(FileNotFoundError):
+            attempt()
+
+    assert files.names("none") == []
+    assert not files.has_file("a/none")
+    assert not files.has_folder("a/none")
+
+
+def test_folders_move_and_go_whole(files: Disk) -> None:
+    """A folder is renamed and removed with everything in it."""
+    files.add_folder("a/b")
+    files.write("a/b/f", b"x", sync=True)
+    made_again = files.add_folder("a/b")
+    files.rename("a/b", "c")
+    moved = files.read("c/f")
+    files.remove_tree("c")
+
+    assert not made_again
+    assert moved == b"x"
+    assert not files.has_folder("c")
+    assert files.names("a") == []
+
+
+def test_a_folder_is_held_once(files: Disk) -> None:
+    """A held folder cannot be taken until it is let go, and letting go twice is harmless."""
+    lock = files.lock("a")
+    assert lock is not None
+
+    assert files.lock("a") is None
+    lock.release()
+    lock.release()
+    again = files.lock("a")
+    assert again is not None
+    again.release()
+
+
+def test_a_file_is_shortened(files: Disk) -> None:
+    """Cutting keeps the beginning."""
+    files.write("a/f", b"abcdef", sync=True)
+    files.cut("a/f", 2)
+
+    assert files.read("a/f") == b"ab"
+
+
+# -- the machine's
+
+
+def test_folders_and_files_are_their_owners_alone(tmp_path: Path) -> None:
+    """Folders are 0700 and files 0600, whatever the umask allows."""
+    before = os.umask(0)
+    try:
+        files = OsDisk(tmp_path)
+        files.add_folder("a")
+        files.write("a/f", b"", sync=False)
+        files.append_to("a/g").write(b"x")
+    finally:
+        os.umask(before)
+    modes = {name: stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("a", "a/f", "a/g")}
+
+    assert modes == {"a": 0o700, "a/f": 0o600, "a/g": 0o600}
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    """A file that is a symbolic link is neither read nor written."""
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "link").symlink_to(tmp_path / "secret")
+    files = OsDisk(tmp_path)
+    for attempt in (
+        lambda: files.read("link"),
+        lambda: files.write("link", b"x", sync=False),
+        lambda: files.append_to("link").write(b"x"),
+        lambda: files.cut("link", 0),
+    ):
+        with pytest.raises(OSError):
+            attempt()
+
+    assert (tmp_path / "secret").read_text() == "secret"
+    assert not files.has_file("link")
+
+
+def test_a_pipe_does_not_hold_up_a_reader(tmp_path: Path) -> None:
+    """A named pipe in place of a file is refused at once."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError):
+        OsDisk(tmp_path).read("pipe")
+
+
+# -- the one in memory
+
+
+def test_a_power_cut_takes_what_was_not_synced() -> None:
+    """Content behind the last sync, names in folders that were not synced, and locks are gone."""
+    files = MemoryDisk()
+    files.add_folder("a")
+    files.sync_folder("")
+    file = files.append_to("a/kept")
+    file.write(b"synced")
+    file.sync()
+    file.write(b" and not")
+    files.sync_folder("a")
+    files.write("a/nameless", b"x", sync=True)
+    files.lock("a")
+    left = files.crashed(lose_unsynced=True)
+
+    assert left.read("a/kept") == b"synced"
+    assert left.names("a") == ["kept"]
+    assert left.lock("a") is not None
+
+
+def test_a_killed_process_leaves_everything_written() -> None:
+    """Without a power cut all that was written stays, and the dead process reaches nothing any more."""
+    files = MemoryDisk()
+    file = files.append_to("f")
+    file.write(b"x")
+    left = files.crashed(lose_unsynced=False)
+    file.write(b"y")
+
+    assert left.read("f") == b"x"
+
+
+def test_an_unsynced_rename_is_taken_back() -> None:
+    """A file that was put in place without syncing its folder is the old one again after a power cut."""
+    files = MemoryDisk()
+    files.write("f", b"old", sync=True)
+    files.sync_folder("")
+    disk.replace(files, "f", b"new", sync=False)
+    left = files.crashed(lose_unsynced=True)
+
+    assert left.read("f") == b"old"

@@ -1,0 +1,35 @@
+"""
+Points: the list that crash tests sweep is the list of what storage passes.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from app.storage import points
+
+STORAGE = Path(points.__file__).parent
+
+ENDINGS = {
+    "storage.append": ("before_write", "before_sync", "after_sync"),
+    "storage.decide": ("before_write", "before_sync", "after_sync"),
+}
+REPLACED = ("before_write", "before_rename", "after_rename")
+
+
+def test_the_list_holds_exactly_the_points_in_the_code() -> None:
+    """Each name in the code is listed, each listed name is in the code, and none twice."""
+    literals = {
+        node.value
+        for path in STORAGE.rglob("*.py")
+        if path.name != "points.py"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("storage.")
+    }
+    whole = {name for name in literals if name in points.POINTS}
+    beginnings = literals - whole
+    made = whole | {f"{name}.{at}" for name in beginnings for at in ENDINGS.get(name, REPLACED)}
+
+    assert made == set(points.POINTS)
+    assert len(points.POINTS) == len(set(points.POINTS))
