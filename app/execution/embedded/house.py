@@ -13,14 +13,12 @@ from collections.abc import Callable, Mapping
 from app import errors
 from app.engine import ports, runner, states, stores, views
 from app.execution.embedded.changes import Changes
+from app.execution.embedded.lineage import Lineage
+from app.execution.embedded.loading import Loader, Reloads, is_passing
 from app.execution.embedded.patience import Patience
 from app.execution.embedded.seats import Seats, Ticket
 from app.execution.embedded.stays import Seat, Stay
 from app.execution.embedded.turns import Turns
-from app.execution.embedded.unspoken import UNSPOKEN
-
-RELOAD_SECONDS = 5.0
-"""Wait before a run whose folder could not be read is queued again."""
 
 _log = logging.getLogger(__name__)
 
@@ -39,27 +37,28 @@ class House:
         left: Callable[[str, states.RunState], None],
         died: Callable[[BaseException], None],
     ) -> None:
-        self._store = store
-        self._dialects = dialects
-        self._equipment = equipment
-        self._tell_left = left
-        self._tell_died = died
+        self._tell_left, self._tell_died = left, died
+        self._reach = equipment.probes.reach
         self._arrivals = itertools.count()
-        self._parents: dict[str, str] = {}
-        self._reloads: set[asyncio.Task[None]] = set()
-        self._patience = Patience(equipment.clock)
         self.seats = Seats(limit)
         """The bounded places."""
         self.turns = Turns()
         """One decision at a time for each run."""
         self.changes = Changes()
         """Numbers for polls."""
+        self.lineage = Lineage()
+        """Who started whom."""
         self.stays: dict[str, Stay] = {}
         """Runs that are queued or loaded."""
         self.parked: dict[str, views.RunView] = {}
         """Runs that a fault parked without a line in a journal, as they stood then."""
         self.stopping = False
         """Whether no step is begun any more."""
+        self._loader = Loader(store, dialects, equipment, self._seat, self.changes.note)
+        self._reloads = Reloads(store, equipment.clock, self.queue)
+        self._patience = Patience(equipment.clock)
+
+    # -- coming in
 
     def queue(self, *summaries: stores.RunSummary) -> None:
         """
@@ -74,20 +73,14 @@ class House:
         """
         Begin a run's stay, neither queued nor loaded.
         """
-        self.know_parent(summary)
-        stay = Stay(run_id=summary.run_id, ticket=self._ticket(summary), left=_unknown())
+        self.lineage.note(summary)
+        left: asyncio.Future[states.RunState] = asyncio.get_running_loop().create_future()
+        stay = Stay(run_id=summary.run_id, ticket=self._ticket(summary), left=left)
         stay.ticket.granted = lambda: self._begin(stay)
         self.stays[stay.run_id] = stay
         self.parked.pop(stay.run_id, None)
         self.changes.note(stay.run_id)
         return stay
-
-    def know_parent(self, summary: stores.RunSummary) -> None:
-        """
-        Remember who started a run, for as long as it is unfinished.
-        """
-        if summary.parent_run_id is not None:
-            self._parents[summary.run_id] = summary.parent_run_id
 
     def hold_workspace(self, summary: stores.RunSummary) -> None:
         """
@@ -96,6 +89,8 @@ class House:
         workspace = _workspace(summary)
         if workspace is not None:
             self.seats.hold(workspace, summary.run_id)
+
+    # -- while it is here
 
     def state(self, run_id: str) -> states.RunState:
         """
@@ -116,7 +111,9 @@ class House:
         if stay.task is not None:
             await stay.opened.wait()
         elif stay.log is None:
-            await self._load_unseated(stay)
+            queued = self.seats.is_queued(stay.run_id)
+            self.seats.withdraw(stay.run_id)
+            await self._load(stay, again=queued)
         if stay.failure is not None:
             raise stay.failure
         assert stay.log is not None
@@ -130,14 +127,15 @@ class House:
             stay.task = asyncio.create_task(self._live(stay), name=f"run {stay.run_id}")
             stay.task.add_done_callback(self._watch)
 
+    # -- the end of the house
+
     async def close(self, grace_seconds: float) -> None:
         """
         Let every loaded run come to rest: no new steps, a grace for those in flight, then an interruption.
         """
         self.stopping = True
         self.seats.close()
-        for reload in self._reloads:
-            reload.cancel()
+        self._reloads.give_up()
         for stay in [stay for stay in self.stays.values() if stay.task is None]:
             self._leave(stay, states.RunState.PENDING)
         for running in self._runners():
@@ -156,6 +154,13 @@ class House:
         """
         self._patience.limit(grace_seconds)
 
+    async def _all_left(self) -> None:
+        while tasks := [stay.task for stay in self.stays.values() if stay.task is not None and not stay.task.done()]:
+            await asyncio.wait(tasks)
+
+    def _runners(self) -> list[runner.Runner]:
+        return [stay.runner for stay in self.stays.values() if stay.runner is not None]
+
     # -- a run's life: begin, load, run, leave
 
     def _begin(self, stay: Stay) -> None:
@@ -164,65 +169,30 @@ class House:
         self.go_on(stay)
 
     async def _live(self, stay: Stay) -> None:
-        loaded = stay.log is not None or await self._load_seated(stay)
-        while loaded and await self._runs_on(stay):
-            loaded = await self._load_seated(stay)
+        if stay.log is None:
+            await self._load(stay, again=True)
+        while stay.log is not None and await self._runs_on(stay):
+            await self._load(stay, again=True)
 
     def _watch(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._tell_died(error)
 
-    async def _load_seated(self, stay: Stay) -> bool:
+    async def _load(self, stay: Stay, *, again: bool) -> None:
         try:
-            await self._load(stay)
-        except errors.StorageFault as fault:
-            _log.warning("not loaded now: %s", fault.message, extra={"run_id": stay.run_id, "code": fault.code})
-            self._leave(stay, states.RunState.PENDING, keeps_workspace=True)
-            self._reload_later(stay.run_id)
-            return False
-        except errors.ControlRoomError as error:
-            _log.error("not loaded: %s", error.message, extra={"run_id": stay.run_id, "code": error.code})
-            self._leave(stay, _unloadable(error))
-            return False
-        return True
-
-    async def _load_unseated(self, stay: Stay) -> None:
-        queued = self.seats.is_queued(stay.run_id)
-        self.seats.withdraw(stay.run_id)
-        try:
-            await self._load(stay)
-        except errors.StorageFault:
-            self._leave(stay, states.RunState.PENDING, keeps_workspace=True)
-            if queued:
-                self._reload_later(stay.run_id)
-            raise
-        except errors.ControlRoomError as error:
-            self._leave(stay, _unloadable(error))
-            raise
-
-    async def _load(self, stay: Stay) -> None:
-        try:
-            stay.log = await self._store.open(stay.run_id)
-            self._equip(stay)
+            await self._loader.load(stay)
         except (errors.ControlRoomError, errors.StorageFault) as failure:
-            stay.failure = failure
-            raise
-        except Exception as error:
-            _log.exception("loading broke", extra={"run_id": stay.run_id})
-            stay.failure = errors.ControlRoomError(f"{type(error).__name__}: {error}", code="internal_error")
-            raise stay.failure from error
-        finally:
-            stay.opened.set()
-
-    def _equip(self, stay: Stay) -> None:
-        assert stay.log is not None
-        run_id = stay.run_id
-        dialect = self._dialects.get(stay.log.loaded.start.dialect, UNSPOKEN)
-        seat = Seat(self.seats, stay.ticket, lambda: next(self._arrivals))
-        stay.sent_on = False
-        stay.runner = runner.Runner(stay.log, dialect, self._equipment, seat, lambda: self.changes.note(run_id))
-        if self.stopping:
+            _log.error("not loaded: %s", failure.message, extra={"run_id": stay.run_id, "code": failure.code})
+            self._leave_unloaded(stay, failure, again)
+        if stay.runner is not None and self.stopping:
             stay.runner.stop()
+
+    def _leave_unloaded(self, stay: Stay, failure: BaseException, again: bool) -> None:
+        corrupt, passing = isinstance(failure, errors.JournalCorrupt), is_passing(failure)
+        state = states.RunState.FAILED if corrupt else states.RunState.PENDING
+        self._leave(stay, state, keeps_workspace=passing)
+        if passing and again and not self.stopping:
+            self._reloads.begin(stay.run_id)
 
     async def _runs_on(self, stay: Stay) -> bool:
         assert stay.log is not None
@@ -233,7 +203,7 @@ class House:
             decisions, on = stay.log.loaded.decisions, self._is_sent_on(stay, state)
             if state is states.RunState.PAUSED and decisions.paused is None and not on:
                 self.parked[stay.run_id] = stay.runner.view()
-            await self._unload(stay)
+            await self._loader.unload(stay)
             if not on:
                 self._leave(stay, state, keeps_workspace=decisions.taken_since_resume and not state.finished)
         return on
@@ -243,7 +213,7 @@ class House:
             return await running.run()
         except errors.StorageFault as fault:
             _log.error("not brought to rest: %s", fault.message, extra={"run_id": run_id, "code": fault.code})
-            self._reload_later(run_id)
+            self._reloads.begin(run_id)
         except (Exception, errors.Fault):  # noqa: BLE001 - one run must not take the others down
             _log.exception("the runner broke", extra={"run_id": run_id})
         return states.RunState.PAUSED
@@ -254,15 +224,6 @@ class House:
             return False
         return not self.stopping or stay.log.loaded.decisions.cancel_requested_at is not None
 
-    async def _unload(self, stay: Stay) -> None:
-        assert stay.log is not None
-        try:
-            await stay.log.close()
-        except errors.StorageFault as fault:
-            _log.error("not closed well: %s", fault.message, extra={"run_id": stay.run_id, "code": fault.code})
-        stay.opened.clear()
-        stay.log = stay.runner = None
-
     def _leave(self, stay: Stay, state: states.RunState, *, keeps_workspace: bool = False) -> None:
         del self.stays[stay.run_id]
         self.seats.withdraw(stay.run_id)
@@ -270,27 +231,10 @@ class House:
         if not keeps_workspace:
             self.seats.release(stay.run_id)
         if state.finished:
-            self._parents.pop(stay.run_id, None)
+            self.lineage.forget(stay.run_id)
         stay.left.set_result(state)
         self.changes.note(stay.run_id)
         self._tell_left(stay.run_id, state)
-
-    def _reload_later(self, run_id: str) -> None:
-        reload = asyncio.create_task(self._reload(run_id), name=f"reload {run_id}")
-        self._reloads.add(reload)
-        reload.add_done_callback(self._reloads.discard)
-
-    async def _reload(self, run_id: str) -> None:
-        while True:
-            await self._equipment.clock.sleep(RELOAD_SECONDS)
-            try:
-                self.queue(await self._store.summary(run_id))
-            except errors.NotFound:
-                return
-            except errors.StorageFault as fault:
-                _log.warning("not queued now: %s", fault.message, extra={"run_id": run_id, "code": fault.code})
-            else:
-                return
 
     # -- small change
 
@@ -300,36 +244,17 @@ class House:
             priority=summary.priority,
             arrival=next(self._arrivals),
             workspace=_workspace(summary),
-            ancestors=self._ancestors(summary.run_id),
-            granted=lambda: None,
+            ancestors=self.lineage.ancestors(summary.run_id),
+            granted=_nobody,
         )
 
-    def _ancestors(self, run_id: str) -> frozenset[str]:
-        above: set[str] = set()
-        while (parent := self._parents.get(run_id)) is not None and parent not in above:
-            above.add(parent)
-            run_id = parent
-        return frozenset(above)
-
-    def _runners(self) -> list[runner.Runner]:
-        return [stay.runner for stay in self.stays.values() if stay.runner is not None]
-
-    async def _all_left(self) -> None:
-        while tasks := [stay.task for stay in self.stays.values() if stay.task is not None and not stay.task.done()]:
-            await asyncio.wait(tasks)
-
-    def _reach(self, point: str) -> None:
-        self._equipment.probes.reach(point)
+    def _seat(self, stay: Stay) -> Seat:
+        return Seat(self.seats, stay.ticket, lambda: next(self._arrivals))
 
 
-def _unknown() -> asyncio.Future[states.RunState]:
-    return asyncio.get_running_loop().create_future()
+def _nobody() -> None:
+    return
 
 
 def _workspace(summary: stores.RunSummary) -> str | None:
     return os.path.normpath(summary.working_dir) if summary.exclusive_workspace else None
-
-
-def _unloadable(error: errors.ControlRoomError) -> states.RunState:
-    corrupt = isinstance(error, errors.JournalCorrupt)
-    return states.RunState.FAILED if corrupt else states.RunState.PENDING

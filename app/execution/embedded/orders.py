@@ -12,20 +12,8 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from app import clock, errors
-from app.engine import (
-    decisions,
-    events,
-    plain,
-    pool_port,
-    ports,
-    resumption,
-    review,
-    runner,
-    runs,
-    states,
-    stores,
-    views,
-)
+from app.engine import decisions, events, plain, pool_port, ports, runner, runs, states, stores
+from app.execution.embedded import resuming
 from app.execution.embedded.house import House
 from app.execution.embedded.stays import Stay
 
@@ -191,7 +179,7 @@ class Orders:
             if log.loaded.decisions.paused is not None or not parked:
                 await self._write_unpause(log)
             await log.move(runs.Transition.queue(run_id, self._now()))
-            await self._show(log, log.loaded)
+            await resuming.show(log, log.loaded, self._dialects)
         return self._queue(summary)
 
     async def _write_unpause(self, log: stores.RunLog) -> None:
@@ -227,49 +215,15 @@ class Orders:
             raise _wrong(run_id, state, "resumed")
         self._refuse_while_stopping()
         async with self._opened(run_id) as log:
+            self._refuse_done(run_id, log.loaded.decisions.ended)
             taken_over = {} if summary.owner == "service" else {"owner": "service"}
-            await self._write_resume(log, dataclasses.replace(how, overrides={**how.overrides, **taken_over}))
+            whole = dataclasses.replace(how, overrides={**how.overrides, **taken_over})
+            await resuming.resume(log, whole, self._dialects, self._now, self._reach)
         return self._queue(summary)
 
-    async def _write_resume(self, log: stores.RunLog, how: pool_port.Resume) -> None:
-        found = log.loaded
-        if found.decisions.ended is not None and found.decisions.ended.status is states.RunState.DONE:
-            raise _wrong(found.start.run_id, states.RunState.DONE, "resumed")
-        dead = resumption.dead_positions(found, how.from_key)
-        sent_on = _sent_on(found, dead, how.overrides)
-        if how.overrides:
-            await self._make_sure_it_replays(sent_on, log)
-        spans: plain.Json = decisions.ranges(dead)
-        self._reach("pool.before_resume")
-        await self._decide_resume(log, {"dead": spans, "overrides": dict(how.overrides)})
-        self._reach("pool.after_resume")
-        log.add_event(events.EventType.RUN_RESUMED, None, {"dead": spans})
-        await self._show(log, dataclasses.replace(sent_on, decisions=log.loaded.decisions))
-
-    async def _decide_resume(self, log: stores.RunLog, facts: dict[str, plain.Json]) -> None:
-        run_id, ended = log.loaded.start.run_id, log.loaded.decisions.ended
-        await log.move(runs.Transition.queue(run_id, self._now()))
-        try:
-            await log.decide(decisions.DecisionKind.RESUMED, facts)
-        except errors.StorageFault:
-            if ended is not None:
-                code = ended.error["code"] if ended.error else None
-                await log.move(runs.Transition.end(run_id, ended.status, ended.at, code))
-            raise
-
-    async def _make_sure_it_replays(self, sent_on: stores.Loaded, log: stores.RunLog) -> None:
-        dialect = self._dialects.get(sent_on.start.dialect)
-        if dialect is None:
-            raise errors.RequestInvalid(f"nothing here speaks {sent_on.start.dialect!r}", code="unknown_dialect")
-        try:
-            await review.replays(sent_on, dialect, log.get_blob)
-        except (errors.NondeterminismFault, errors.DriverFault) as fault:
-            raise errors.RequestInvalid(
-                f"the steps that the run keeps do not fit: {fault.message}",
-                code="recipe_differs",
-                key=fault.key,
-                detail=fault.detail,
-            ) from fault
+    def _refuse_done(self, run_id: str, ended: decisions.Ended | None) -> None:
+        if ended is not None and ended.status is states.RunState.DONE:
+            raise _wrong(run_id, ended.status, "resumed")
 
     # -- small change
 
@@ -290,11 +244,14 @@ class Orders:
         try:
             yield log
         finally:
-            await log.close()
+            await self._close(log, run_id)
 
-    async def _show(self, log: stores.RunLog, loaded: stores.Loaded) -> None:
-        view = await review.review(loaded, self._dialects.get(loaded.start.dialect), log.get_blob)
-        log.refresh(lambda: {"run.json": views.manifest(view), "cache.json": views.cache(view)})
+    async def _close(self, log: stores.RunLog, run_id: str) -> None:
+        # What was decided is durable by now, so that the order stands whatever happens to the snapshots.
+        try:
+            await log.close()
+        except errors.StorageFault as fault:
+            _log.error("not closed well: %s", fault.message, extra={"run_id": run_id, "code": fault.code})
 
     def _queue(self, summary: stores.RunSummary) -> states.RunState:
         self._house.queue(summary)
@@ -324,14 +281,6 @@ def _no_room() -> Iterator[None]:
 def _runner(stay: Stay) -> runner.Runner:
     assert stay.runner is not None
     return stay.runner
-
-
-def _sent_on(loaded: stores.Loaded, dead: set[int], overrides: Mapping[str, plain.Json]) -> stores.Loaded:
-    return dataclasses.replace(
-        loaded,
-        start=loaded.start.overridden(overrides),
-        decisions=dataclasses.replace(loaded.decisions, dead=loaded.decisions.dead | dead),
-    )
 
 
 def _wrong(run_id: str, state: str, asked: str) -> errors.WrongState:

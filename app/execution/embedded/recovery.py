@@ -22,7 +22,7 @@ async def recover(store: stores.RunStore, house: House) -> int:
     """
     unfinished = [summary for summary in await store.list_unfinished() if summary.owner == "service"]
     for summary in unfinished:
-        house.know_parent(summary)
+        house.lineage.note(summary)
     house.queue(*(summary for summary in unfinished if summary.status != states.RunState.PAUSED))
     for summary in unfinished:
         if summary.exclusive_workspace or summary.status == states.RunState.PAUSED:

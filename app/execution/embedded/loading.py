@@ -1,0 +1,125 @@
+"""
+Loading: a run's folder is opened and its runner made when its turn has come, and let go of when it rests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+
+from app import clock, errors
+from app.engine import ports, runner, states, stores
+from app.execution.embedded.stays import Seat, Stay
+from app.execution.embedded.unspoken import UNSPOKEN
+
+RELOAD_SECONDS = 5.0
+"""Wait before a run whose folder could not be taken is queued again."""
+
+_log = logging.getLogger(__name__)
+
+
+class Loader:
+    """
+    Load runs into their stays, and unload them.
+    """
+
+    def __init__(
+        self,
+        store: stores.RunStore,
+        dialects: Mapping[str, ports.Dialect],
+        equipment: runner.Equipment,
+        seat: Callable[[Stay], Seat],
+        changed: Callable[[str], None],
+    ) -> None:
+        self._store = store
+        self._dialects = dialects
+        self._equipment = equipment
+        self._seat = seat
+        self._changed = changed
+
+    async def load(self, stay: Stay) -> None:
+        """
+        Open a run's folder and make its runner.
+
+        Raises:
+            errors.ControlRoomError, errors.StorageFault: it cannot be loaded; `failure` holds the same.
+        """
+        try:
+            stay.log = await self._store.open(stay.run_id)
+            stay.runner = self._runner(stay, stay.log)
+            stay.sent_on = False
+        except (errors.ControlRoomError, errors.StorageFault) as failure:
+            stay.failure = failure
+            raise
+        except Exception as error:  # one folder must not take the others down
+            _log.exception("loading broke", extra={"run_id": stay.run_id})
+            stay.failure = errors.ControlRoomError(f"{type(error).__name__}: {error}", code="internal_error")
+            raise stay.failure from error
+        finally:
+            stay.opened.set()
+
+    async def unload(self, stay: Stay) -> None:
+        """
+        Let go of a run's folder.
+        """
+        assert stay.log is not None
+        try:
+            await stay.log.close()
+        except errors.StorageFault as fault:
+            _log.error("not closed well: %s", fault.message, extra={"run_id": stay.run_id, "code": fault.code})
+        stay.opened.clear()
+        stay.log = stay.runner = None
+
+    def _runner(self, stay: Stay, log: stores.RunLog) -> runner.Runner:
+        run_id = stay.run_id
+        dialect = self._dialects.get(log.loaded.start.dialect, UNSPOKEN)
+        return runner.Runner(log, dialect, self._equipment, self._seat(stay), lambda: self._changed(run_id))
+
+
+class Reloads:
+    """
+    Queue runs again whose folder could not be taken now.
+    """
+
+    def __init__(self, store: stores.RunStore, time: clock.Clock, queue: Callable[[stores.RunSummary], None]) -> None:
+        self._store = store
+        self._clock = time
+        self._queue = queue
+        self._waiting: set[asyncio.Task[None]] = set()
+
+    def begin(self, run_id: str) -> None:
+        """
+        Queue a run again after a while, as often as it takes.
+        """
+        reload = asyncio.create_task(self._reload(run_id), name=f"reload {run_id}")
+        self._waiting.add(reload)
+        reload.add_done_callback(self._waiting.discard)
+
+    def give_up(self) -> None:
+        """
+        Queue nothing any more.
+        """
+        for reload in self._waiting:
+            reload.cancel()
+
+    async def _reload(self, run_id: str) -> None:
+        while True:
+            await self._clock.sleep(RELOAD_SECONDS)
+            try:
+                summary = await self._store.summary(run_id)
+            except errors.NotFound:
+                return
+            except errors.StorageFault as fault:
+                _log.warning("not queued now: %s", fault.message, extra={"run_id": run_id, "code": fault.code})
+                continue
+            if not states.RunState(summary.status).finished:
+                self._queue(summary)
+            return
+
+
+def is_passing(failure: BaseException) -> bool:
+    """
+    Tell whether a folder that could not be taken may be free or readable again later.
+    """
+    return isinstance(failure, errors.StorageFault) or getattr(failure, "code", None) == "run_busy"
