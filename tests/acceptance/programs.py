@@ -5,6 +5,7 @@ The program as users run it: projects on disk, commands as processes, the servic
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import signal
@@ -15,8 +16,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import httpx
+
+from app.cli import root
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 60.0
@@ -125,11 +129,32 @@ def environment(project: Project | None, **given: str) -> dict[str, str]:
     return plain | {"PYTHONPATH": str(ROOT)} | given
 
 
-def control_room(
-    *arguments: str | Path, project: Project | None = None, code: int | None = 0, **given: str
-) -> subprocess.CompletedProcess[str]:
+@dataclass(frozen=True)
+class Ended:
     """
-    Run a command to its end; `code` is the exit code that is expected, None for any.
+    What came of a command.
+    """
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def control_room(*arguments: str | Path, project: Project | None = None, code: int | None = 0, **given: str) -> Ended:
+    """
+    Execute a command line in this process, which spares a second of imports; `code` is what is expected, None for any.
+    """
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(2))
+    surroundings = mock.patch.dict(os.environ, environment(project, **given), clear=True)
+    with surroundings, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        returned = root.execute([*map(str, arguments)])
+    ended = Ended(int(returned), *(stream.buffer.getvalue().decode() for stream in (out, err)))  # type: ignore[attr-defined]
+    return _checked(ended, arguments, code)
+
+
+def program(*arguments: str | Path, project: Project | None = None, code: int | None = 0, **given: str) -> Ended:
+    """
+    Run a command as a process of its own.
     """
     done = subprocess.run(
         [sys.executable, "-m", "app", *map(str, arguments)],
@@ -141,10 +166,7 @@ def control_room(
         timeout=100,
         check=False,
     )
-    told = f"{' '.join(map(str, arguments))} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
-    assert code is None or done.returncode == code, told
-    assert "Traceback" not in done.stderr, told
-    return done
+    return _checked(Ended(done.returncode, done.stdout, done.stderr), arguments, code)
 
 
 def asked(*arguments: str | Path, project: Project | None = None, code: int | None = 0, **given: str) -> Any:
@@ -278,6 +300,13 @@ def lines_of(run: Mapping[str, Any]) -> list[tuple[str, str]]:
     Return key and status of each step of a detail.
     """
     return [(step["key"], step["status"]) for step in run["steps"]]
+
+
+def _checked(ended: Ended, arguments: tuple[str | Path, ...], code: int | None) -> Ended:
+    told = f"{' '.join(map(str, arguments))} ended with {ended.returncode}\n{ended.stdout}\n{ended.stderr}"
+    assert code is None or ended.returncode == code, told
+    assert "Traceback" not in ended.stderr, told
+    return ended
 
 
 def _hear(served: Service, listening: threading.Event) -> None:

@@ -255,11 +255,12 @@ def test_terminal_without_unicode_survives(project: programs.Project):
     On a terminal that knows only ASCII nothing breaks.
     """
     project.say(draft="Ærendil — naïve “quotes” 東京")
-    done = programs.control_room("run", "small", "--arg", "words=gate", project=project, PYTHONIOENCODING="ascii")
-    detail = run_small(project, PYTHONIOENCODING="ascii")
+    arguments = ("run", "small", "--arg", "words=gate")
+    done = programs.program(*arguments, project=project, PYTHONIOENCODING="ascii")
+    printed = programs.program(*arguments, "--json", project=project, PYTHONIOENCODING="ascii").stdout
 
     assert "done" in done.stdout
-    assert detail["cache_summary"]["text"]["preview"] == "Ærendil — naïve “quotes” 東京"  # type: ignore[index]
+    assert json.loads(printed)["cache_summary"]["text"]["preview"] == "Ærendil — naïve “quotes” 東京"
 
 
 # -- runs

@@ -168,7 +168,7 @@ def test_crash_point_of_the_wrong_form_is_refused(project: programs.Project):
     """
     A crash point that cannot be read keeps the service from starting.
     """
-    refused = programs.control_room("serve", "--port", "0", project=project, code=5, CONTROL_ROOM_CRASH_AT="x:none")
+    refused = programs.program("serve", "--port", "0", project=project, code=5, CONTROL_ROOM_CRASH_AT="x:none")
 
     assert "CONTROL_ROOM_CRASH_AT" in refused.stderr
 
@@ -213,7 +213,7 @@ def test_second_service_of_a_data_directory_is_refused(project: programs.Project
     A second service does not start; it names the first one's process and address, and the first one goes on.
     """
     with programs.service(project) as service:
-        refused = programs.control_room("serve", "--port", "0", project=project, code=5)
+        refused = programs.program("serve", "--port", "0", project=project, code=5)
 
         assert str(service.process.pid) in refused.stderr
         assert service.url in refused.stderr
@@ -226,7 +226,7 @@ def test_taken_port_is_told_clearly(project: programs.Project):
     """
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
-        refused = programs.control_room("serve", "--port", port, project=project, code=5)
+        refused = programs.program("serve", "--port", port, project=project, code=5)
 
     assert f"127.0.0.1:{port}" in refused.stderr
     assert "another program has this port" in refused.stderr
@@ -239,7 +239,7 @@ def test_address_that_is_not_ours_is_told_clearly(project: programs.Project, hos
     A host that cannot be listened on is a configuration error.
     """
     given = {"CONTROL_ROOM_API_TOKEN": "a-token-long-enough"}
-    refused = programs.control_room("serve", "--host", host, "--port", "0", project=project, code=5, **given)
+    refused = programs.program("serve", "--host", host, "--port", "0", project=project, code=5, **given)
 
     assert f"{host}:0 cannot be listened on" in refused.stderr
 
@@ -249,7 +249,7 @@ def test_bad_settings_are_refused_with_all_remarks(project: programs.Project):
     The service does not start with settings that cannot work, and names them all.
     """
     given = {"CONTROL_ROOM_MAX_RUNNING": "0", "CONTROL_ROOM_HSOT": "x"}
-    refused = programs.control_room("serve", "--host", "0.0.0.0", "--port", "0", project=project, code=5, **given)
+    refused = programs.program("serve", "--host", "0.0.0.0", "--port", "0", project=project, code=5, **given)
 
     assert "error: CONTROL_ROOM_API_TOKEN" in refused.stderr
     assert "error: CONTROL_ROOM_MAX_RUNNING" in refused.stderr
@@ -261,7 +261,7 @@ def test_broken_agents_file_is_refused_with_its_flaws(project: programs.Project)
     The service does not start with other agents than the project's own; the fault is named with its place.
     """
     project.write("agents.json", {"agents": [{"id": "a", "archetype": "writer", "tier": "t9", "backend": "script"}]})
-    refused = programs.control_room("serve", "--port", "0", project=project, code=5)
+    refused = programs.program("serve", "--port", "0", project=project, code=5)
 
     assert "agents_invalid" in refused.stderr
     assert "tier" in refused.stderr
