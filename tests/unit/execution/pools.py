@@ -96,9 +96,43 @@ class Bench:
         Come up again over what the disk holds.
         """
         self.probes = recording.RecordingProbes()
-        self.store._probes = self.probes
-        self.pool = self._new_pool()
+        left = self.store
+        store = memory.MemoryStore(clock=self.clock, probes=self.probes, disk=left.disk, index=left.index)
+        self.take_store(store)
         return await self.open()
+
+    def take_store(self, store: memory.MemoryStore) -> None:
+        """
+        Work over another store; before opening.
+        """
+        self.store = store
+        self.pool = self._new_pool()
+
+    def damage(self, run_id: str, name: str) -> None:
+        """
+        Change a byte in the first line of a file of a run.
+        """
+        disk, path = self.store.disk, f"runs/{run_id}/{name}"
+        content = bytearray(disk.read(path))
+        content[20] ^= 1
+        disk.write(path, bytes(content), sync=True)
+
+    def remove(self, run_id: str) -> None:
+        """
+        Take a run's folder away behind the store's back.
+        """
+        self.store.disk.remove_tree(f"runs/{run_id}")
+
+    async def advance_until(self, holds: Callable[[], bool]) -> None:
+        """
+        Move the time, second by second, until something holds.
+        """
+        for _ in range(100):
+            if holds():
+                return
+            self.advance(1)
+            await idle()
+        raise AssertionError("it did not come to hold")
 
     async def create(self, *program: toys.Step, **facts: Any) -> str:
         """

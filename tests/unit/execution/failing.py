@@ -1,0 +1,90 @@
+"""
+Parts of a store that fail when they are told to.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from app import errors
+from app.engine import runs, stores
+from app.storage import memory, memory_disk, memory_index
+from app.storage.disk import AppendFile
+
+
+class FullDisk(memory_disk.MemoryDisk):
+    """
+    A disk that has no room while `full`.
+    """
+
+    full = False
+
+    def append_to(self, path: str) -> AppendFile:
+        """
+        Open a file for appending.
+        """
+        return _Appending(self, super().append_to(path))
+
+    def write(self, path: str, content: bytes, *, sync: bool) -> None:
+        """
+        Make or overwrite a file.
+        """
+        self.refuse()
+        super().write(path, content, sync=sync)
+
+    def refuse(self) -> None:
+        """
+        Fail if there is no room.
+        """
+        if self.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+class LostIndex(memory_index.MemoryIndex):
+    """
+    An index that cannot be reached while `lost`.
+    """
+
+    lost = False
+
+    async def move(self, transition: runs.Transition) -> bool:
+        """
+        Apply a move.
+        """
+        if self.lost:
+            raise errors.StorageFault("the index cannot be reached")
+        return await super().move(transition)
+
+
+class OddFolder(memory.MemoryStore):
+    """
+    A store with a run at which it breaks.
+    """
+
+    odd: str | None = None
+
+    async def open(self, run_id: str) -> stores.RunLog:  # type: ignore[override]
+        """
+        Open a run.
+        """
+        if run_id == self.odd:
+            raise TypeError("nobody thought of this")
+        return await super().open(run_id)
+
+
+class _Appending:
+    def __init__(self, disk: FullDisk, file: AppendFile) -> None:
+        self._disk = disk
+        self._file = file
+
+    def write(self, content: bytes) -> None:
+        self._disk.refuse()
+        self._file.write(content)
+
+    def sync(self) -> None:
+        self._disk.refuse()
+        self._file.sync()
+
+    def close(self) -> None:
+        self._file.close()
