@@ -10,6 +10,7 @@ on Linux only.) Hard links cannot be told from files and are read as such.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections import deque
@@ -147,12 +148,10 @@ class Descent:
     def _link_target(self, name: str) -> str | None:
         try:
             return os.readlink(name, dir_fd=self.folder)
-        except FileNotFoundError:
-            return None
         except OSError as error:
-            if stat.S_ISLNK(os.lstat(name, dir_fd=self.folder).st_mode):
-                raise failures.of_system(self._path, error) from error
-            return None
+            if error.errno in {errno.EINVAL, errno.ENOENT}:
+                return None  # no link, or nothing at all
+            raise
 
     def _from_here(self, target: str) -> str:
         if not target.startswith("/"):

@@ -4,6 +4,7 @@ The signs by which a text opens a loop in its reader's mind, and those by which 
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -113,7 +114,8 @@ def lines(index: int, scene: Scene) -> Iterator[Line]:
     """
     paragraphs = prose.paragraphs(scene.document)
     position = 0
-    for paragraph, following in zip(paragraphs, [*paragraphs[1:], None], strict=True):
+    for paragraph, following in itertools.zip_longest(paragraphs, paragraphs[1:]):
+        answered = following is not None and _is_reply(following)
         for sentence in paragraph.sentences:
             yield Line(
                 place=Place(
@@ -125,7 +127,7 @@ def lines(index: int, scene: Scene) -> Iterator[Line]:
                 ),
                 text=sentence.text,
                 terms=frozenset(matching.terms(sentence.text)),
-                evaded=not (paragraph.is_spoken(sentence.start) and following is not None and _is_reply(following)),
+                evaded=not (answered and paragraph.is_spoken(sentence.start)),
             )
             position += 1
 
@@ -151,9 +153,9 @@ def opened_by(line: Line) -> Iterator[Loop]:
 
 def is_question(line: Line) -> bool:
     """
-    Return whether a sentence asks.
+    Return whether a sentence asks; `"Who is there?" asked Kael.` does.
     """
-    return "?" in line.text[-4:]
+    return "?" in line.text
 
 
 def answers(first: Line, following: Line | None) -> bool:
@@ -175,4 +177,4 @@ def _loop(kind: LoopKind, item: str, matter: str, line: Line) -> Iterator[Loop]:
 
 def _is_reply(paragraph: Paragraph) -> bool:
     first = paragraph.sentences[0]
-    return bool(paragraph.speech) and "?" not in first.text[-4:] and not _EVADES.search(paragraph.text)
+    return bool(paragraph.speech) and "?" not in first.text and not _EVADES.search(paragraph.text)

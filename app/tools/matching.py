@@ -12,7 +12,7 @@ STOPWORDS = frozenset(
     "a an and any are as at be been but by can could did do does for from had has have he her here him his "
     "how i if in into is it its itself may me my no nor not of off on one or our out over own she should so "
     "some such than that the their them then there these they this those to too up us was we were what when "
-    "where which while who whom whose why will with would you your shall let per via".split()
+    "where which while who whom whose why will with would you your shall let per via s t d ll re ve m".split()
 )
 """Words that say nothing about the matter of a text."""
 
@@ -60,7 +60,7 @@ def stem(token: str) -> str:
         if token.endswith(ending) and len(token) - len(ending) >= _SHORTEST_STEM:
             base = token[: -len(ending)]
             return base + "y" if ending in {"ies", "ied"} else _single(base)
-    return token.removesuffix("e") if len(token) > _SHORTEST_STEM + 1 else token
+    return token.removesuffix("e") if len(token) > _SHORTEST_STEM else token
 
 
 def overlap(wanted: list[str], offered: set[str]) -> float:
@@ -73,4 +73,4 @@ def overlap(wanted: list[str], offered: set[str]) -> float:
 def _single(base: str) -> str:
     doubled = len(base) > _SHORTEST_STEM and base[-1] == base[-2] and base[-1] not in "lsz"
     trimmed = base[:-1] if doubled else base
-    return trimmed.removesuffix("e") if len(trimmed) > _SHORTEST_STEM + 1 else trimmed
+    return trimmed.removesuffix("e") if len(trimmed) > _SHORTEST_STEM else trimmed

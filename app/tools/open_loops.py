@@ -38,8 +38,12 @@ class _Story:
 
     def __init__(self, scenes: Sequence[Scene], outline: Outline | None) -> None:
         self.scenes = scenes
-        self.outline = outline
         self.planned = [_planned(scene, outline) for scene in scenes]
+        self.payoffs = [
+            (frozenset(matching.terms(payoff)), planned)
+            for planned in (outline.scenes if outline else ())
+            for payoff in planned.entries("payoffs")
+        ]
         self.lines = [line for index, scene in enumerate(scenes) for line in loop_signs.lines(index, scene)]
         self._by_term: dict[str, list[int]] = {}
         for number, line in enumerate(self.lines):
@@ -121,7 +125,7 @@ def _followed_matter(loop: Loop, story: _Story) -> Loop:
 
 
 def _followed_thing(loop: Loop, story: _Story) -> Loop:
-    declared = _declared_payoff(loop, story.outline)
+    declared = next((planned for terms, planned in story.payoffs if set(loop.terms) <= terms), None)
     if declared is not None and all(planned is None or planned.index != declared.index for planned in story.planned):
         return replace(loop, status="planned", planned_for=declared.title)
     touched: Place | None = None
@@ -141,13 +145,6 @@ def _pays(line: Line, following: Line | None, declared: PlannedScene | None, sto
         return loop_signs.answers(line, following)
     told_in = story.planned[line.place.scene]
     return told_in is not None and told_in.index == declared.index
-
-
-def _declared_payoff(loop: Loop, outline: Outline | None) -> PlannedScene | None:
-    for planned in outline.scenes if outline else ():
-        if any(set(loop.terms) <= set(matching.terms(payoff)) for payoff in planned.entries("payoffs")):
-            return planned
-    return None
 
 
 def _position(place: Place) -> tuple[int, int]:

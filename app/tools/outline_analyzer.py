@@ -15,6 +15,7 @@ from app.tools.outlines import Match, Outline, PlannedScene
 from app.tools.workspace import Workspace
 
 _BEATS_SHOWN = 40
+_PLANTS_FOLLOWED = 500
 
 
 class OutlineAnalyzer:
@@ -134,12 +135,17 @@ def _steps(outline: Outline) -> Iterator[Finding]:
 
 
 def _open_plants(outline: Outline) -> Iterator[Finding]:
-    for planned in outline.scenes:
-        later = [entry for scene in outline.scenes[planned.index :] for entry in scene.entries("payoffs")]
-        for plant in planned.entries("plants"):
-            if not any(set(matching.terms(plant)) <= set(matching.terms(payoff)) for payoff in later):
-                message = f"{plant} is planted in {_label(planned)} and pays off nowhere."
-                yield _finding(outline, planned, "unpaid_plant", "warning", message)
+    payoffs = [
+        (planned.index, frozenset(matching.terms(payoff)))
+        for planned in outline.scenes
+        for payoff in planned.entries("payoffs")
+    ]
+    planted = ((planned, plant) for planned in outline.scenes for plant in planned.entries("plants"))
+    for planned, plant in itertools.islice(planted, _PLANTS_FOLLOWED):
+        wanted = frozenset(matching.terms(plant))
+        if not any(index >= planned.index and wanted <= payoff for index, payoff in payoffs):
+            message = f"{plant} is planted in {_label(planned)} and pays off nowhere."
+            yield _finding(outline, planned, "unpaid_plant", "warning", message)
 
 
 def _finding(outline: Outline, planned: PlannedScene, kind: str, severity: findings.Severity, message: str) -> Finding:

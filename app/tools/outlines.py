@@ -114,7 +114,7 @@ def of_document(document: documents.Document) -> Outline:
     entry of the outermost list.
     """
     heads = _scene_heads(document)
-    ends = [head.line for head in heads[1:]] + [len(document.lines) + 1]
+    ends = [*(head.line for head in heads[1:]), len(document.lines) + 1][: len(heads)]
     entries = _entries(document)
     planned = []
     for index, (head, end) in enumerate(zip(heads, ends, strict=True)):

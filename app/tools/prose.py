@@ -118,15 +118,16 @@ def _parts(lines: Sequence[str], line: int) -> Iterator[tuple[Sequence[str], int
     Cut what is longer than any paragraph into pieces, so that work within a paragraph has a bound.
     """
     gathered: list[str] = []
-    first = line
+    first, characters = line, 0
     for place, text in enumerate(lines, start=line):
         for start in range(0, max(len(text), 1), _PARAGRAPH_CHARACTERS):
             piece = text[start : start + _PARAGRAPH_CHARACTERS]
-            if gathered and (start or sum(map(len, gathered)) + len(piece) > _PARAGRAPH_CHARACTERS):
+            if gathered and (start or characters + len(piece) > _PARAGRAPH_CHARACTERS):
                 yield gathered, first
-                gathered = []
+                gathered, characters = [], 0
             first = first if gathered else place
             gathered.append(piece)
+            characters += len(piece)
     yield gathered, first
 
 

@@ -23,12 +23,12 @@ _COLOUR = f"(?:{_HAIR_COLOURS})(?:-(?:{_HAIR_COLOURS}))?"
 
 _COLOURED = re.compile(rf"\b({_COLOUR}),? (?:[\w-]{{2,15}},? ){{0,2}}(eyes|hair)\b", re.IGNORECASE)
 _IS_COLOURED = re.compile(
-    rf"\b(eyes|hair) (?:was|were|is|are|had been) (?:[\w-]{{2,15}} ){{0,2}}?({_COLOUR})\b",
+    rf"\b(eyes|hair) (?:was|were|is|are|had been) (?:[\w-]{{1,15}} ){{0,2}}?({_COLOUR})\b",
     re.IGNORECASE,
 )
 _COLOUR_EYED = re.compile(rf"\b({_HAIR_COLOURS})-(eyed|haired)\b", re.IGNORECASE)
 _FEATURES = {"eyes": "eye_colour", "eyed": "eye_colour", "hair": "hair_colour", "haired": "hair_colour"}
-_BEARS = re.compile(r"[^.;:!?]{0,20}\b(?:has|had|with|whose)\b[^.;:!?]{0,20}")
+_BEARS = re.compile(r",? (?:who |still |\w{2,12}ly )?(?:has|had|with|whose) [^.;:!?]{0,20}")
 _IS_SO = re.compile(r",? (?:was |is |stood )?(?:\w{2,12},? (?:and )?)?")
 
 _HANDED = re.compile(r"\b(left|right)-handed\b", re.IGNORECASE)

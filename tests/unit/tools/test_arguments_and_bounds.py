@@ -1,0 +1,273 @@
+"""
+Arguments are checked whole and told with their paths; outputs are kept small.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app import errors
+from app.engine import plain
+from app.tools import arguments, bounds, findings
+
+SCHEMA = {
+    **arguments.schema(
+        required=["path"],
+        path=arguments.path("A path."),
+        paths=arguments.paths("Paths."),
+        mode=arguments.choice("A mode.", "fast", "deep", default="fast"),
+        limit=arguments.count("A number.", minimum=1, maximum=9, default=3),
+        quiet=arguments.flag("A switch."),
+    )
+}
+
+
+def told(args) -> dict[str, str]:
+    """
+    Return the codes of all flaws by their path.
+    """
+    return {flaw.path: flaw.code for flaw in arguments.flaws(SCHEMA, args)}
+
+
+def test_defaults_are_filled_in():
+    """
+    What is not given has its default, or is absent.
+    """
+    assert arguments.complete("tool", SCHEMA, {"path": "a"}) == {
+        "path": "a",
+        "mode": "fast",
+        "limit": 3,
+        "quiet": False,
+    }
+
+
+def test_whole_numbers_may_be_written_with_a_point():
+    """
+    JSON Schema takes 5.0 for an integer; the tool gets 5.
+    """
+    given_args = arguments.complete("tool", SCHEMA, {"path": "a", "limit": 5.0})
+
+    assert given_args["limit"] == 5
+    assert isinstance(given_args["limit"], int)
+
+
+def test_every_flaw_is_told_with_its_path():
+    """
+    All faults come at once: missing, unknown, wrong type, out of range, not in the list.
+    """
+    args = {"paths": ["a", 3], "mode": "slow", "limit": 12, "quiet": "yes", "pth": "a"}
+
+    assert told(args) == {
+        "$.path": "required",
+        "$.pth": "unknown",
+        "$.paths[1]": "type",
+        "$.mode": "enum",
+        "$.limit": "maximum",
+        "$.quiet": "type",
+    }
+
+
+def test_an_unknown_argument_is_answered_with_the_nearest_known_one():
+    """
+    A slip of the pen is easy to mend.
+    """
+    flaw = next(flaw for flaw in arguments.flaws(SCHEMA, {"path": "a", "pats": []}) if flaw.path == "$.pats")
+
+    assert "did you mean path" in flaw.message
+    far = arguments.flaws(SCHEMA, {"path": "a", "zzzz": 1})
+    assert "there are path, paths, mode, limit, quiet" in far[0].message
+
+
+def test_invalid_arguments_fail_with_their_flaws():
+    """
+    The failure names the tool and carries the flaws for machines.
+    """
+    with pytest.raises(errors.ToolFailed) as caught:
+        arguments.complete("file_locator", SCHEMA, {"limit": 0})
+
+    assert caught.value.code == "invalid_args"
+    assert caught.value.detail["tool"] == "file_locator"
+    assert [flaw["path"] for flaw in caught.value.detail["flaws"]] == ["$.limit", "$.path"]
+    assert "$.path: is required" in caught.value.message
+
+
+def test_a_huge_wrong_value_does_not_fill_the_message():
+    """
+    Messages are cut.
+    """
+    with pytest.raises(errors.ToolFailed) as caught:
+        arguments.complete("tool", SCHEMA, {"path": "a", "mode": "x" * 100_000, "y" * 100_000: 1})
+
+    assert len(caught.value.message) < 1_000
+    assert len(json.dumps(caught.value.detail)) < 3_000
+
+
+@pytest.mark.parametrize(
+    "args", [{"path": ""}, {"path": "x" * 2_000}, {"path": None}, {"path": ["a"]}, {"paths": [], "path": "a"}]
+)
+def test_wrong_paths_are_refused_before_any_file_is_touched(args):
+    """
+    Empty, endless and mistyped paths, and empty lists of them, are invalid arguments.
+    """
+    assert told(args)
+
+
+def test_arguments_that_are_no_object_are_refused():
+    """
+    A list is no arguments object.
+    """
+    assert told([]) == {"$": "type"}
+
+
+def test_references_are_left_alone_where_literals_are_checked():
+    """
+    Before references are resolved, an argument with a `$ref` anywhere counts as given, and the rest is checked.
+    """
+    reference = {"$ref": "discovery.matches[0].path"}
+
+    assert arguments.literal_flaws(SCHEMA, {"path": reference, "paths": ["a", reference], "limit": reference}) == []
+    flaws = arguments.literal_flaws(SCHEMA, {"paths": [reference], "mode": "slow", "pth": reference})
+    assert {flaw.path for flaw in flaws} == {"$.path", "$.mode", "$.pth"}
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["path", "paths", "mode", "limit", "quiet", "other"]),
+        st.recursive(
+            st.none()
+            | st.booleans()
+            | st.integers()
+            | st.floats(allow_nan=False, allow_infinity=False)
+            | st.text(max_size=5),
+            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+            max_leaves=6,
+        ),
+    )
+)
+def test_arguments_are_either_complete_or_refused(args):
+    """
+    Whatever is given, the outcome is a complete set of valid arguments or `invalid_args`.
+    """
+    if arguments.flaws(SCHEMA, args):
+        with pytest.raises(errors.ToolFailed) as caught:
+            arguments.complete("tool", SCHEMA, args)
+        assert caught.value.code == "invalid_args"
+        assert caught.value.detail["flaws"]
+    else:
+        completed = arguments.complete("tool", SCHEMA, args)
+        assert arguments.flaws(SCHEMA, completed) == []
+        assert {"path", "mode", "limit", "quiet"} <= completed.keys()
+
+
+def test_a_clipped_text_is_one_line_with_an_ellipsis():
+    """
+    Line ends become blanks; what is too long is cut.
+    """
+    assert bounds.clipped("a\n  b\tc") == "a b c"
+    assert bounds.clipped("x" * 300) == "x" * 199 + "…"
+    assert bounds.clipped("word " * 100, 12) == "word word w…"
+
+
+def test_a_report_ends_where_its_room_ends():
+    """
+    Whole lines only, and a sign that there was more.
+    """
+    report = bounds.report(f"line {number}" for number in range(1_000))
+
+    assert len(report) <= bounds.REPORT_CHARACTERS
+    assert report.endswith("\n…")
+    assert bounds.report(["one", "two"]) == "one\ntwo"
+
+
+def test_a_payload_that_fits_is_left_as_it_is():
+    """
+    `truncated` is false and the totals are the lengths.
+    """
+    fitted = bounds.fitted({"a": [1, 2], "b": "x"}, ["a"])
+
+    assert fitted == {"a": [1, 2], "b": "x", "truncated": False, "totals": {"a": 2}}
+
+
+def test_the_longest_list_is_cut_first():
+    """
+    A short list stays whole beside a long one; the totals tell the truth.
+    """
+    fitted = bounds.fitted({"long": ["x" * 500] * 150, "short": ["y"] * 5}, ["long", "short"])
+
+    assert fitted["truncated"]
+    assert len(fitted["short"]) == 5
+    assert 0 < len(fitted["long"]) < 150
+    assert fitted["totals"] == {"long": 150, "short": 5}
+
+
+def test_lists_have_a_most_number_of_entries():
+    """
+    Many small entries are cut as well.
+    """
+    fitted = bounds.fitted({"a": list(range(1_000))}, ["a"])
+
+    assert len(fitted["a"]) == bounds.LIST_ENTRIES
+    assert fitted["truncated"]
+
+
+def test_a_payload_that_was_truncated_before_stays_so():
+    """
+    The tool's own truncation is not forgotten.
+    """
+    assert bounds.fitted({"a": [], "truncated": True}, ["a"])["truncated"]
+
+
+def test_a_payload_whose_rest_is_too_large_ends_all_the_same():
+    """
+    When nothing is left to cut, the work ends.
+    """
+    fitted = bounds.fitted({"text": "x" * 50_000, "a": [1]}, ["a"])
+
+    assert fitted["a"] == []
+    assert fitted["truncated"]
+
+
+@given(st.dictionaries(st.sampled_from("abc"), st.lists(st.text(max_size=400), max_size=120), min_size=1))
+def test_fitted_payloads_fit_and_keep_the_heads_of_their_lists(payload):
+    """
+    Whatever the lists, the payload is within its bound and each list is a head of what it was.
+    """
+    fitted = bounds.fitted(payload, sorted(payload))
+
+    assert len(plain.encode(plain.plain(fitted))) <= bounds.PAYLOAD_BYTES + 200
+    for name, entries in payload.items():
+        assert fitted[name] == entries[: len(fitted[name])]
+        assert fitted["totals"][name] == len(entries)
+    assert fitted["truncated"] == any(len(fitted[name]) < len(entries) for name, entries in payload.items())
+
+
+def test_findings_are_ranked_by_severity_and_place():
+    """
+    Errors first, then by file and line.
+    """
+    found = [
+        findings.finding("a", "hint", "h", path="a.md", line=1),
+        findings.finding("b", "error", "e2", path="b.md", line=9),
+        findings.finding("c", "error", "e1", path="b.md", line=2),
+        findings.finding("d", "warning", "w"),
+    ]
+
+    assert [finding["message"] for finding in findings.ranked(found)] == ["e1", "e2", "w", "h"]
+    assert findings.has_error(found)
+    assert not findings.has_error(found[:1])
+
+
+def test_numbers_agree_with_their_nouns():
+    """
+    One conflict, two conflicts, three stories.
+    """
+    assert [findings.counted(1, "conflict"), findings.counted(2, "conflict"), findings.counted(3, "story")] == [
+        "1 conflict",
+        "2 conflicts",
+        "3 stories",
+    ]
+    assert (bounds.mean([]), bounds.share(1, 3), bounds.share(1, 0)) == (0.0, 0.333, 0.0)

@@ -1,0 +1,306 @@
+"""
+The tool `canon_checker`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from app import errors
+from app.tools import canon, disagreements, documents
+from app.tools.canon_checker import CanonChecker
+from app.tools.cast import Cast
+from tests.unit.tools import stories
+
+TOOL = CanonChecker()
+
+
+def check(tmp_path, scene: str, **files: str) -> dict:
+    """
+    Check a scene against the small canon.
+    """
+    workspace = stories.write(tmp_path, {**stories.CANON, "scene.md": scene, **files})
+    return stories.payload(TOOL, workspace, scene_path="scene.md", canon_paths=["canon"])
+
+
+def test_a_conflict_names_both_sides_with_their_places(tmp_path):
+    """
+    Scene and card are quoted, with file and line.
+    """
+    payload = check(tmp_path, "Dusk.\n\nKael's green eyes closed.")
+    conflict = payload["conflicts"][0]
+
+    assert conflict == {
+        "kind": "eye_colour",
+        "severity": "error",
+        "message": "Kael Arden: eye colour is green here, grey in canon.",
+        "path": "scene.md",
+        "line": 3,
+        "quote": "Kael's green eyes closed.",
+        "subject": "Kael Arden",
+        "attribute": "eye_colour",
+        "canon_value": "grey",
+        "scene_value": "green",
+        "canon": {"path": "canon/CHAR-kael.md", "line": 7, "quote": "- Eyes: grey"},
+    }
+    assert (payload["pass"], payload["conflict_count"], payload["scene_found"]) == (False, 1, True)
+    assert "eye colour is green here" in payload["report"]
+
+
+@pytest.mark.parametrize(
+    "scene",
+    [
+        "Kael's grey eyes closed. He signed with his left hand. Kael was thirty-four, and tired.",
+        "The Long Storm of 12 October came. Mira's brass key lay there.",
+        "",
+        "---\nscene: 1\n---\n",
+        "Nobody was there.",
+    ],
+)
+def test_a_scene_that_keeps_to_the_canon_passes(tmp_path, scene):
+    """
+    No conflict is invented; an empty scene has none.
+    """
+    payload = check(tmp_path, scene)
+
+    assert payload["conflicts"] == []
+    assert payload["pass"]
+
+
+@pytest.mark.parametrize(
+    ("scene", "attribute", "value"),
+    [
+        ("Kael signed with his right hand.", "hand", "right"),
+        ("Kael was forty, and tired.", "age", "40"),
+        ("The Long Storm of 14 October came.", "date", "14 October"),
+        ("Kael's brass key lay there.", "owner", "Kael Arden"),
+        ("She took the iron key.", "material", "iron"),
+    ],
+)
+def test_each_kind_of_contradiction_is_found(tmp_path, scene, attribute, value):
+    """
+    Hand, age, date, owner and material.
+    """
+    conflicts = check(tmp_path, scene)["conflicts"]
+
+    assert [(conflict["attribute"], conflict["scene_value"]) for conflict in conflicts] == [(attribute, value)]
+
+
+def test_what_a_character_says_is_only_a_warning(tmp_path):
+    """
+    Characters lie and err.
+    """
+    payload = check(tmp_path, '"Kael\'s green eyes are fine," said Mira.')
+
+    assert [conflict["severity"] for conflict in payload["conflicts"]] == ["warning"]
+    assert payload["pass"]
+
+
+def test_the_same_contradiction_is_told_once(tmp_path):
+    """
+    A value repeated through a scene is one conflict, another value is another.
+    """
+    payload = check(tmp_path, "Kael's green eyes. Kael's green eyes.\n\nKael's blue eyes.")
+
+    assert [conflict["scene_value"] for conflict in payload["conflicts"]] == ["green", "blue"]
+
+
+@pytest.mark.parametrize(
+    ("died", "front_matter", "speaks_in_vain"),
+    [
+        ("died: scene 18", "scene: 21", True),
+        ("died: scene 18", "scene: 18", False),
+        ("died: scene 18", "scene: 3", False),
+        ("died: scene 18", "title: x", False),
+        ("died: 3 March 1894", "date: 6 March 1894", True),
+        ("died: 3 March 1894", "date: 1 March 1894", False),
+        ("died: 3 March 1894", "title: x", True),
+        ("status: dead", "scene: 2", True),
+        ("status: alive", "scene: 2", False),
+        ("died: scene 18", "scene: 21\nflashback: true", False),
+    ],
+)
+def test_the_dead_speak_only_before_their_death(tmp_path, died, front_matter, speaks_in_vain):
+    """
+    By scene number, by date, or for ever; a flashback may let them speak.
+    """
+    card = f"---\nname: Orrin Hale\nkind: character\n{died}\n---\n"
+    payload = check(tmp_path, f'---\n{front_matter}\n---\n"Late," said Orrin.', **{"canon/CHAR-orrin.md": card})
+
+    assert [conflict["attribute"] for conflict in payload["conflicts"]] == (["status"] if speaks_in_vain else [])
+
+
+def test_the_living_cannot_be_dead(tmp_path):
+    """
+    A card that says alive contradicts a grave.
+    """
+    card = "---\nname: Ada\nkind: character\nstatus: alive\n---\n"
+
+    assert check(tmp_path, "They stood at Ada's grave.", **{"canon/CHAR-ada.md": card})["conflict_count"] == 1
+
+
+def test_a_misspelt_name_is_a_warning_and_an_unknown_one_is_listed(tmp_path):
+    """
+    Names without a card are told, so that a card can be written.
+    """
+    payload = check(tmp_path, "He saw Keal and Fenwick on Gull Rock.")
+
+    assert [(c["kind"], c["severity"], c["canon_value"]) for c in payload["conflicts"]] == [
+        ("name_spelling", "warning", "Kael")
+    ]
+    assert payload["unknown_names"] == ["Keal", "Fenwick", "Gull Rock"]
+    assert payload["pass"]
+
+
+def test_cards_are_compared_with_each_other(tmp_path):
+    """
+    Front matter against prose, and card against card, with or without a scene.
+    """
+    cards = {
+        "canon/CHAR-a.md": "---\nname: Ada\nkind: character\neyes: blue\n---\nAda's green eyes are famous.\n",
+        "canon/CHAR-b.md": "---\nname: Ben\nkind: character\nage: 30\n---\n",
+        "canon/more.md": "---\nname: Ben\nkind: character\nage: 31\n---\n",
+    }
+    payload = stories.payload(TOOL, stories.write(tmp_path, cards), canon_paths=["canon"])
+
+    assert [(c["kind"], c["subject"], c["attribute"]) for c in payload["conflicts"]] == [
+        ("canon", "Ada", "eye_colour"),
+        ("canon", "Ben", "age"),
+    ]
+    assert payload["scene_path"] is None
+    assert not payload["scene_found"]
+    assert not payload["pass"]
+
+
+def test_facts_of_the_scenes_own_cast_come_first(tmp_path):
+    """
+    What matters for the scene is read first, and survives a cut.
+    """
+    payload = check(tmp_path, "Mira was there.")
+
+    assert payload["facts"][0]["subject"] == "Mira Voss"
+    assert {fact["subject"] for fact in payload["facts"]} == {
+        "Mira Voss",
+        "Kael Arden",
+        "the brass key",
+        "the Long Storm",
+    }
+    assert {"attribute": "hand", "value": "left-handed"}.items() <= next(
+        fact for fact in payload["facts"] if fact["attribute"] == "hand"
+    ).items()
+
+
+def test_a_missing_scene_fails_unless_it_is_allowed(tmp_path):
+    """
+    A scene that is still to be written gives facts without conflicts, if the recipe says so.
+    """
+    workspace = stories.write(tmp_path, stories.CANON)
+    args = {"scene_path": "Story/new.md", "canon_paths": ["canon"]}
+
+    with pytest.raises(errors.ToolFailed) as caught:
+        TOOL.execute(args, workspace)
+    payload = TOOL.execute({**args, "allow_missing_scene": True}, workspace).payload
+
+    assert caught.value.code == "file_not_found"
+    assert (payload["scene_found"], payload["conflicts"], payload["pass"]) == (False, [], True)
+    assert payload["facts"]
+
+
+def test_a_named_card_must_be_readable_and_others_in_a_folder_need_not(tmp_path):
+    """
+    A picture among the cards is left out; a picture named as a card is an error.
+    """
+    files: dict[str, str | bytes] = {
+        **stories.CANON,
+        "canon/notes.md": b"\x00\x01",
+        "canon/map.png": b"\x89PNG",
+        "scene.md": "Kael came.",
+    }
+    workspace = stories.write(tmp_path, files)
+
+    assert stories.payload(TOOL, workspace, scene_path="scene.md", canon_paths=["canon"])["facts"]
+    with pytest.raises(errors.ToolFailed) as caught:
+        stories.run(TOOL, workspace, scene_path="scene.md", canon_paths=["canon/notes.md"])
+    assert caught.value.code == "not_text"
+
+
+def test_cards_named_twice_count_once(tmp_path):
+    """
+    A folder and a card in it, or one card spelled in two ways, are read once.
+    """
+    workspace = stories.write(tmp_path, {**stories.CANON, "scene.md": ""})
+    once = stories.payload(TOOL, workspace, scene_path="scene.md", canon_paths=["canon"])
+    twice = stories.payload(
+        TOOL, workspace, scene_path="scene.md", canon_paths=["canon", "canon/CHAR-kael.md", "./canon//CHAR-kael.md"]
+    )
+
+    assert sorted(map(str, twice["facts"])) == sorted(map(str, once["facts"]))
+
+
+def test_a_card_without_front_matter_is_read_by_heading_and_lines():
+    """
+    A heading gives the name, `Name: value` lines the facts, the file's prefix the kind.
+    """
+    entity = canon.of_document(documents.parse("# Ada Reed\n\nEyes: blue\n**Age:** 17\n", path="CHAR-ada.md"))
+
+    assert (entity.name, entity.kind, entity.aliases) == ("Ada Reed", "character", ("Ada Reed", "Ada"))
+    assert [(fact.attribute, fact.value, fact.line) for fact in entity.facts] == [
+        ("eye_colour", "blue", 3),
+        ("age", "17", 4),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "front_matter", "kind"),
+    [
+        ("CHAR-x.md", "", "character"),
+        ("Characters/x.md", "", "character"),
+        ("x.md", "kind: item", "item"),
+        ("CHAR-x.md", "type: place", "place"),
+        ("LOC-x.md", "", "place"),
+        ("notes/x.md", "", None),
+    ],
+)
+def test_the_kind_of_a_card_is_stated_or_shown_by_its_name(path, front_matter, kind):
+    """
+    Front matter wins over the prefix, the prefix over the folder.
+    """
+    assert canon.kind_of(documents.parse(f"---\n{front_matter}\n---\n", path=path)) == kind
+
+
+@pytest.mark.parametrize(
+    ("attribute", "one", "other", "expected"),
+    [
+        ("eye_colour", "grey", "green", True),
+        ("eye_colour", "blue-grey", "grey", False),
+        ("eye_colour", "a stormy gray", "grey", False),
+        ("eye_colour", "unusual", "green", False),
+        ("hand", "left-handed", "right", True),
+        ("hand", "left and right", "right", False),
+        ("age", "34", "34 years", False),
+        ("age", "thirty-four", "35", True),
+        ("age", "unknown", "35", False),
+        ("age", "", "35", False),
+        ("status", "dead since spring", "alive", True),
+        ("location", "Gull Rock", "Heron Point", True),
+        ("location", "Gull Rock, north of Varn", "Gull Rock", False),
+        ("location", "the north shore", "Heron Point", False),
+        ("material", "brass", "iron", True),
+        ("material", "brass and iron", "iron", False),
+        ("material", "gold", "golden", False),
+        ("owner", "Mira Voss", "Kael Arden", True),
+        ("owner", "Mira", "Mira Voss", False),
+        ("owner", "the town", "Kael", False),
+        ("born", "3 March 1860", "4 March", True),
+        ("born", "spring", "4 March", False),
+        ("favourite_dish", "soup", "fish", False),
+    ],
+)
+def test_values_exclude_each_other_only_where_both_can_be_read(attribute, one, other, expected):
+    """
+    What is compatible, or not understood, is no contradiction; the order does not matter.
+    """
+    cast = Cast(canon.of_document(documents.parse(card, path="x.md")) for card in (stories.KAEL, stories.MIRA))
+
+    assert disagreements.contradict(attribute, one, other, cast) is expected
+    assert disagreements.contradict(attribute, other, one, cast) is expected

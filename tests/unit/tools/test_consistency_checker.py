@@ -1,0 +1,231 @@
+"""
+The tool `consistency_checker`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from app import errors
+from app.tools.consistency_checker import ConsistencyChecker
+from tests.unit.tools import stories
+
+TOOL = ConsistencyChecker()
+
+
+def check(tmp_path, *scenes: str, canon: bool = False) -> dict:
+    """
+    Compare scenes, numbered in their order.
+    """
+    files = {f"Story/{number}.md": text for number, text in enumerate(scenes, start=1)}
+    workspace = stories.write(tmp_path, {**files, **(stories.CANON if canon else {})})
+    further = {"canon_paths": ["canon"]} if canon else {}
+    return stories.payload(TOOL, workspace, scene_paths=["Story"], **further)
+
+
+def scene(number: int, text: str, **front_matter: str) -> str:
+    """
+    Return a scene with its front matter.
+    """
+    further = "".join(f"{name}: {value}\n" for name, value in front_matter.items())
+    return f"---\nscene: {number}\n{further}---\n{text}\n"
+
+
+def test_an_attribute_told_in_two_ways_is_a_conflict_with_all_its_places(tmp_path):
+    """
+    Without any canon, names and their eyes are found in the scenes themselves.
+    """
+    payload = check(
+        tmp_path, scene(1, "He met Kael. Kael's grey eyes closed."), scene(2, "She met Kael. Kael's green eyes closed.")
+    )
+    conflict = payload["conflicts"][0]
+
+    assert (conflict["kind"], conflict["subject"], conflict["severity"]) == ("eye_colour", "Kael", "error")
+    assert [(statement["path"], statement["value"]) for statement in conflict["statements"]] == [
+        ("Story/1.md", "grey"),
+        ("Story/2.md", "green"),
+    ]
+    assert (conflict["path"], conflict["line"]) == ("Story/2.md", 4)
+    assert not payload["pass"]
+
+
+def test_consistent_scenes_pass(tmp_path):
+    """
+    Repetition is no contradiction.
+    """
+    text = "He met Kael. Kael's grey eyes closed. The Long Storm of 12 October was over."
+
+    assert check(tmp_path, scene(1, text), scene(2, text))["conflicts"] == []
+
+
+def test_versions_are_compared_each_with_each(tmp_path):
+    """
+    A vague first version does not hide that the second and third differ.
+    """
+    payload = check(
+        tmp_path,
+        scene(1, "He met Kael. Kael's blue-grey eyes closed."),
+        scene(2, "He met Kael. Kael's grey eyes closed."),
+        scene(3, "He met Kael. Kael's blue eyes closed."),
+    )
+
+    assert [conflict["kind"] for conflict in payload["conflicts"]] == ["eye_colour"]
+
+
+def test_what_may_change_in_a_story_is_a_warning(tmp_path):
+    """
+    People grow older and things change hands.
+    """
+    payload = check(
+        tmp_path,
+        scene(1, "He met Tamsin. Tamsin was seventeen, and young."),
+        scene(2, "He met Tamsin. Tamsin was nineteen, and young."),
+    )
+
+    assert [(conflict["kind"], conflict["severity"]) for conflict in payload["conflicts"]] == [("age", "warning")]
+    assert payload["pass"]
+
+
+def test_the_dead_do_not_speak_in_later_scenes(tmp_path):
+    """
+    In earlier scenes, in the same scene and in a flashback they may.
+    """
+    death = "He knew Orrin. Then Orrin was dead."
+    speech = 'They saw Orrin. "Late," said Orrin.'
+
+    assert [c["kind"] for c in check(tmp_path / "a", scene(1, death), scene(2, speech))["conflicts"]] == ["dead_speaks"]
+    assert check(tmp_path / "b", scene(1, speech), scene(2, death))["conflicts"] == []
+    assert check(tmp_path / "c", scene(1, speech + "\n\n" + death), scene(2, "Rain."))["conflicts"] == []
+    assert check(tmp_path / "d", scene(1, death), scene(2, speech, flashback="true"))["conflicts"] == []
+
+
+def test_a_speaker_from_the_grave_is_told_once_with_both_places(tmp_path):
+    """
+    One finding for one ghost.
+    """
+    speech = 'They saw Orrin. "Late," said Orrin. "Go," said Orrin.'
+    payload = check(tmp_path, scene(1, "He knew Orrin. Then Orrin was dead."), scene(2, speech), scene(3, speech))
+
+    assert [[s["path"] for s in c["statements"]] for c in payload["conflicts"]] == [["Story/1.md", "Story/2.md"]]
+
+
+def test_numbers_give_the_order_whatever_the_files_are_called(tmp_path):
+    """
+    The telling follows scene numbers, not names of files or the order of arguments.
+    """
+    workspace = stories.write(
+        tmp_path,
+        {"a.md": scene(9, 'They saw Orrin. "Late," said Orrin.'), "b.md": scene(3, "He knew Orrin. Orrin was dead.")},
+    )
+    payload = stories.payload(TOOL, workspace, scene_paths=["a.md", "b.md"])
+
+    assert [entry["number"] for entry in payload["scenes"]] == [3, 9]
+    assert [conflict["kind"] for conflict in payload["conflicts"]] == ["dead_speaks"]
+
+
+def test_scenes_without_numbers_keep_the_given_order(tmp_path):
+    """
+    Then the order of the arguments is the telling.
+    """
+    workspace = stories.write(tmp_path, {"a.md": "A.", "b.md": "B.", "c.md": scene(1, "C.")})
+    payload = stories.payload(TOOL, workspace, scene_paths=["b.md", "a.md", "c.md"])
+
+    assert [entry["path"] for entry in payload["scenes"]] == ["c.md", "b.md", "a.md"]
+
+
+def test_a_name_spelled_differently_is_told(tmp_path):
+    """
+    The rarer spelling is the slip; with a canon, the canon's spelling is right.
+    """
+    text = "He saw Tamsin. She saw Tamsin."
+    payload = check(tmp_path / "a", scene(1, text), scene(2, "They saw Tamsen."))
+    with_canon = check(tmp_path / "b", scene(1, "They saw Keal and Keal."), canon=True)
+
+    assert [(c["kind"], c["subject"], c["path"]) for c in payload["conflicts"]] == [
+        ("name_spelling", "Tamsin", "Story/2.md")
+    ]
+    assert [(c["subject"], c["statements"][0]["value"]) for c in with_canon["conflicts"]] == [("Kael", "Keal")]
+
+
+def test_time_that_runs_backwards_is_told_at_its_date_line(tmp_path):
+    """
+    Unless the scene is a flashback.
+    """
+    first, second = scene(1, "A.", date="4 March 1894"), scene(2, "B.", date="3 March 1894")
+    payload = check(tmp_path / "a", first, second)
+
+    assert [(c["kind"], c["path"], c["line"], c["quote"]) for c in payload["conflicts"]] == [
+        ("timeline", "Story/2.md", 3, "date: 3 March 1894")
+    ]
+    assert check(tmp_path / "b", first, scene(2, "B.", date="3 March 1894", flashback="yes"))["conflicts"] == []
+    assert check(tmp_path / "c", second, first, scene(3, "no date"))["conflicts"] != []
+    assert check(tmp_path / "d", first, scene(2, "no date"), scene(3, "C.", date="5 March"))["conflicts"] == []
+
+
+def test_an_event_dated_in_two_ways_is_told(tmp_path):
+    """
+    By canon or by its article, an event is an event.
+    """
+    payload = check(
+        tmp_path, scene(1, "After the Long Storm of 12 October."), scene(2, "After the Long Storm of 14 October.")
+    )
+
+    assert [(c["kind"], c["subject"]) for c in payload["conflicts"]] == [("date", "Long Storm")]
+
+
+def test_what_characters_say_is_not_held_against_the_story(tmp_path):
+    """
+    A lie is no slip of the author.
+    """
+    payload = check(
+        tmp_path,
+        scene(1, "He met Kael. Kael's grey eyes closed."),
+        scene(2, 'She met Kael. "Kael\'s green eyes," said Mira.'),
+    )
+
+    assert payload["conflicts"] == []
+
+
+def test_with_a_canon_pronouns_are_understood(tmp_path):
+    """
+    The cards say who is he and who is she.
+    """
+    payload = check(
+        tmp_path,
+        scene(1, "Kael met Mira. She opened her brown eyes."),
+        scene(2, "Kael met Mira, and her green eyes shone."),
+        canon=True,
+    )
+
+    assert [(c["subject"], c["attribute"]) for c in payload["conflicts"]] == [("Mira Voss", "eye_colour")]
+
+
+@pytest.mark.parametrize("scenes", [[""], ["", ""], ["---\nscene: 1\n---\n"], ["Rain."]])
+def test_empty_scenes_and_a_single_one_are_no_conflict(tmp_path, scenes):
+    """
+    There is nothing to contradict.
+    """
+    payload = check(tmp_path, *scenes)
+
+    assert payload["conflicts"] == []
+    assert len(payload["scenes"]) == len(scenes)
+
+
+def test_a_folder_without_scenes_gives_an_empty_answer(tmp_path):
+    """
+    An empty folder is read, and nothing is found.
+    """
+    (tmp_path / "Story").mkdir()
+
+    assert stories.payload(TOOL, stories.write(tmp_path, {}), scene_paths=["Story"])["scenes"] == []
+
+
+def test_more_text_than_a_tool_reads_is_refused(tmp_path):
+    """
+    The bound holds over all files together.
+    """
+    files = {f"Story/{number}.md": "word " * 200_000 for number in range(6)}
+
+    with pytest.raises(errors.ToolFailed) as caught:
+        stories.run(TOOL, stories.write(tmp_path, files), scene_paths=["Story"])
+    assert caught.value.code == "too_much_text"

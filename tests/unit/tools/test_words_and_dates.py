@@ -1,0 +1,155 @@
+"""
+Dates, numbers and the matching of words.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.tools import dates, matching
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("on 12 October 1893 it came", ["12 October 1893"]),
+        ("on October 12, 1893, it came", ["12 October 1893"]),
+        ("the 3rd of March", ["3 March"]),
+        ("the twelfth of October", ["12 October"]),
+        ("the twenty-first of June 1900", ["21 June 1900"]),
+        ("1894-03-06 and 2 March", ["6 March 1894", "2 March"]),
+        ("March the first", ["1 March"]),
+        ("Twelfth of May", ["12 May"]),
+        ("it may 12 times march 3 miles", []),
+        ("32 October, 0 May, 1894-13-01", []),
+        ("October 1893", []),
+        ("", []),
+    ],
+)
+def test_dates_are_read_as_stories_write_them(text, expected):
+    """
+    Figures and words in several orders; months only with a capital.
+    """
+    assert [str(date) for date in dates.find(text)] == expected
+
+
+def test_bare_years_are_read_only_when_asked_for():
+    """
+    A year alone is a date on a card, hardly in prose.
+    """
+    assert dates.find("founded 1702") == []
+    assert [str(date) for date in dates.find("founded 1702", bare_years=True)] == ["1702"]
+    assert [str(date) for date in dates.find("12 October 1893", bare_years=True)] == ["12 October 1893"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "contradicts"),
+    [
+        ("12 October 1893", "14 October", True),
+        ("12 October 1893", "12 October", False),
+        ("12 October 1893", "12 October 1894", True),
+        ("12 October 1893", "1893", False),
+        ("1702", "1703", True),
+    ],
+)
+def test_dates_contradict_in_what_both_state(one, other, contradicts):
+    """
+    What one of them leaves open does not count.
+    """
+    first, second = (dates.find(text, bare_years=True)[0] for text in (one, other))
+
+    assert first.contradicts(second) is contradicts
+    assert second.contradicts(first) is contradicts
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "before"),
+    [
+        ("3 March 1894", "4 March 1894", True),
+        ("4 March 1894", "3 March 1894", False),
+        ("3 March", "4 March", True),
+        ("3 March", "4 March 1894", False),
+        ("1893", "3 March 1894", True),
+        ("1894", "3 March 1894", False),
+        ("3 March 1894", "3 March 1894", False),
+    ],
+)
+def test_a_date_is_before_another_only_if_that_is_certain(one, other, before):
+    """
+    A date without a year is not compared with one that has a year.
+    """
+    first, second = (dates.find(text, bare_years=True)[0] for text in (one, other))
+
+    assert first.is_before(second) is before
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("34", 34),
+        ("thirty-four", 34),
+        ("Seventeen", 17),
+        (" ninety ", 90),
+        ("one", 1),
+        ("x", None),
+        ("", None),
+        ("²", None),
+    ],
+)
+def test_numbers_are_read_in_figures_and_words(text, value):
+    """
+    What is no number is none.
+    """
+    assert dates.number(text) == value
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("opens", "opened"), ("opening", "open"), ("keys", "key"), ("hides", "hidden"), ("planned", "planning"),
+        ("carries", "carry"), ("dies", "dead"), ("gave", "gives"), ("looked", "look"), ("hoped", "hope"),
+        ("lamp", "lamps"),
+    ],
+)  # fmt: skip
+def test_forms_of_a_word_have_one_stem(one, other):
+    """
+    Common endings and common irregular verbs are seen through.
+    """
+    assert matching.stem(one) == matching.stem(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("key", "keen"), ("rock", "rocket"), ("tower", "town"), ("ring", "rung bell")]
+)
+def test_different_words_keep_different_stems(one, other):
+    """
+    What only looks alike stays apart.
+    """
+    assert matching.stem(one) != matching.stem(other)
+
+
+def test_terms_are_the_words_that_say_something_once_each():
+    """
+    Case, accents, stop words and repetitions go away; the order stays.
+    """
+    assert matching.terms("The Ärger of the árger: Kael's KEY, the key!") == ["arger", "kael", "key"]
+
+
+def test_overlap_is_the_part_of_what_is_wanted():
+    """
+    Nothing wanted is nothing found.
+    """
+    assert matching.overlap(["a", "b"], {"a", "c"}) == 0.5
+    assert matching.overlap([], {"a"}) == 0.0
+
+
+@given(st.text(max_size=60))
+def test_stemming_and_date_reading_take_any_text(text):
+    """
+    No text breaks them; a stem is never empty.
+    """
+    assert all(matching.stem(token) for token in matching.tokens(text))
+    dates.find(text, bare_years=True)
+    dates.number(text)

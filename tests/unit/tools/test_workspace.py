@@ -1,0 +1,498 @@
+"""
+The workspace: reading, listing and looking without leaving its folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import threading
+
+import pytest
+
+from app import errors
+from app.tools.scanning import Limits
+from app.tools.workspace import Workspace
+from tests.unit.tools import stories
+
+
+@pytest.fixture
+def outside(tmp_path):
+    """
+    A folder beside the workspace that holds a secret.
+    """
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    (folder / "secret.md").write_text("secret")
+    return folder
+
+
+@pytest.fixture
+def root(tmp_path):
+    """
+    The folder of the workspace.
+    """
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+def refusal(action, *args) -> errors.ToolFailed:
+    """
+    Return the failure that an action ends with.
+    """
+    with pytest.raises(errors.ToolFailed) as caught:
+        action(*args)
+    return caught.value
+
+
+def test_a_text_is_read_by_its_relative_path(root):
+    """
+    A file below the root is read as text.
+    """
+    workspace = stories.write(root, {"Story/scene.md": "Dusk came early."})
+
+    assert workspace.read_text("Story/scene.md") == "Dusk came early."
+    assert workspace.read_text("./Story//scene.md") == "Dusk came early."
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/etc/passwd",
+        "//etc/passwd",
+        "../outside/secret.md",
+        "Story/../../outside/secret.md",
+        "Story/..",
+        "..",
+        "~/secret.md",
+        "~",
+        "a\0b",
+        "\0",
+        "a/\ud800.md",
+        ".git/config",
+        "deep/.git/hooks/pre-commit",
+        ".GIT/config",
+        ".control-room/runs/x/run.json",
+        ".Control-Room",
+        "/".join(["a"] * 65),
+    ],
+)
+def test_a_path_that_could_lead_outside_is_refused_by_every_door(root, outside, path):
+    """
+    Absolute paths, parent folders, NUL bytes, half surrogates, reserved and endless paths are refused everywhere.
+    """
+    workspace = stories.write(root, {"Story/scene.md": "x"})
+
+    for door in (workspace.read_text, workspace.exists, workspace.existing_sha256, workspace.scan, workspace.kind):
+        assert refusal(door, path).code == "path_outside_workspace"
+    assert refusal(workspace.write_text, path, "x").code == "path_outside_workspace"
+    assert sorted(entry.name for entry in outside.iterdir()) == ["secret.md"]
+
+
+def test_a_refusal_shows_the_path_short_and_printable(root):
+    """
+    A hostile path does not fill the error with itself.
+    """
+    failure = refusal(Workspace(root).read_text, "../" + "x" * 5000 + "\ud800")
+
+    assert len(failure.message) < 400
+    assert failure.to_json()["detail"]["path"].startswith("../xxx")
+    failure.message.encode()
+
+
+@pytest.mark.parametrize("target", ["../outside", "/etc", "{outside}", "..", "sub/../../outside"])
+def test_a_link_out_of_the_workspace_is_refused(root, outside, target):
+    """
+    Whatever a link in the workspace points to outside of it, is neither read nor listed nor written.
+    """
+    (root / "sub").mkdir()
+    os.symlink(target.format(outside=outside), root / "way")
+    workspace = Workspace(root)
+
+    for path in ("way/secret.md", "way/passwd", "way"):
+        assert refusal(workspace.read_text, path).code == "path_outside_workspace"
+        assert refusal(workspace.exists, path).code == "path_outside_workspace"
+    assert refusal(workspace.write_text, "way/new.md", "x").code == "path_outside_workspace"
+    assert workspace.scan().files == ()
+    assert sorted(entry.name for entry in outside.iterdir()) == ["secret.md"]
+
+
+def test_a_file_that_is_a_link_out_is_refused(root, outside):
+    """
+    The last component may not lead out either.
+    """
+    os.symlink(outside / "secret.md", root / "innocent.md")
+
+    assert refusal(Workspace(root).read_text, "innocent.md").code == "path_outside_workspace"
+
+
+def test_links_inside_the_workspace_work(root):
+    """
+    Relative and absolute links that stay inside are followed, chains of them too.
+    """
+    workspace = stories.write(root, {"Story/Scenes/one.md": "one"})
+    os.symlink("Story/Scenes", root / "scenes")
+    os.symlink(root / "Story", root / "absolute")
+    os.symlink("../scenes/./one.md", root / "Story" / "chained.md")
+
+    assert workspace.read_text("scenes/one.md") == "one"
+    assert workspace.read_text("absolute/Scenes/one.md") == "one"
+    assert workspace.read_text("Story/chained.md") == "one"
+    assert workspace.exists("scenes/one.md")
+    assert workspace.kind("scenes") == "folder"
+
+
+def test_a_link_to_the_root_itself_stays_inside(root):
+    """
+    A link may lead to the root, since the root is inside.
+    """
+    workspace = stories.write(root, {"one.md": "one", "sub/two.md": "two"})
+    os.symlink(root, root / "sub" / "home")
+    os.symlink("..", root / "sub" / "up")
+
+    assert workspace.read_text("sub/home/one.md") == "one"
+    assert workspace.read_text("sub/up/one.md") == "one"
+
+
+def test_links_in_a_circle_are_refused(root):
+    """
+    A circle of links ends with a refusal, not with an endless walk.
+    """
+    os.symlink("b", root / "a")
+    os.symlink("a", root / "b")
+
+    assert refusal(Workspace(root).read_text, "a/x.md").code == "path_outside_workspace"
+
+
+def test_a_link_into_a_reserved_folder_is_refused(root):
+    """
+    A link does not open `.git` or `.control-room` by another name.
+    """
+    workspace = stories.write(root, {".git/config": "secret", ".control-room/agents.json": "{}"})
+    os.symlink(".git", root / "plain")
+    os.symlink(".control-room/agents.json", root / "agents.md")
+
+    assert refusal(workspace.read_text, "plain/config").code == "path_outside_workspace"
+    assert refusal(workspace.read_text, "agents.md").code == "path_outside_workspace"
+
+
+def test_a_root_below_a_reserved_folder_is_a_workspace(tmp_path):
+    """
+    Only what lies below the root counts: the example project is itself inside `.control-room`.
+    """
+    workspace = stories.write(tmp_path / ".control-room" / "example", {"one.md": "one"})
+
+    assert workspace.read_text("one.md") == "one"
+
+
+def test_a_root_that_is_a_link_is_followed_once(root, tmp_path):
+    """
+    The root may be given by a link; absolute links to it count as inside by either name.
+    """
+    stories.write(root, {"one.md": "one"})
+    os.symlink(root, tmp_path / "alias")
+    os.symlink(tmp_path / "alias" / "one.md", root / "by_alias.md")
+    os.symlink(root / "one.md", root / "by_name.md")
+    workspace = Workspace(tmp_path / "alias")
+
+    assert workspace.read_text("by_alias.md") == "one"
+    assert workspace.read_text("by_name.md") == "one"
+
+
+def test_a_folder_swapped_for_a_link_between_two_steps_leads_nowhere(root, outside, monkeypatch):
+    """
+    The walk holds what it has checked: a folder replaced by a link just before it is opened is not followed.
+    """
+    workspace = stories.write(root, {"Story/secret.md": "mine"})
+    real_readlink = os.readlink
+
+    def swapped(name, *, dir_fd=None):
+        try:
+            return real_readlink(name, dir_fd=dir_fd)
+        finally:
+            if name == "Story" and not (root / "Story").is_symlink():
+                (root / "Story").rename(root / "moved")
+                os.symlink(outside, root / "Story")
+
+    monkeypatch.setattr("app.tools.confinement.os.readlink", swapped)
+    failure = refusal(workspace.read_text, "Story/secret.md")
+
+    assert failure.code in {"file_not_found", "path_outside_workspace"}
+
+
+def test_readers_racing_with_a_swapping_link_never_see_the_outside(root, outside):
+    """
+    However often a folder turns into a link and back, a reader sees its own file or a refusal.
+    """
+    workspace = stories.write(root, {"Story/secret.md": "mine"})
+    stop = threading.Event()
+
+    def swap():
+        while not stop.is_set():
+            (root / "Story").rename(root / "away")
+            os.symlink(outside, root / "Story")
+            (root / "Story").unlink()
+            (root / "away").rename(root / "Story")
+
+    swapping = threading.Thread(target=swap)
+    swapping.start()
+    seen = set()
+    try:
+        for _ in range(400):
+            try:
+                seen.add(workspace.read_text("Story/secret.md"))
+            except errors.ToolFailed as failure:
+                seen.add(failure.code)
+    finally:
+        stop.set()
+        swapping.join()
+
+    assert seen <= {"mine", "file_not_found", "path_outside_workspace"}
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("missing.md", "file_not_found"),
+        ("one.md/x", "file_not_found"),
+        ("x" * 300, "file_not_found"),
+        ("sub", "not_a_file"),
+    ],
+)
+def test_what_is_no_file_is_told_apart(root, path, code):
+    """
+    A missing file, a file used as a folder and a folder used as a file have their own codes.
+    """
+    workspace = stories.write(root, {"one.md": "one", "sub/two.md": "two"})
+
+    assert refusal(workspace.read_text, path).code == code
+
+
+@pytest.mark.parametrize("path", ["", ".", "./"])
+def test_the_root_is_a_folder_and_no_file(root, path):
+    """
+    The empty path names the root.
+    """
+    workspace = Workspace(root)
+
+    assert workspace.kind(path) == "folder"
+    assert refusal(workspace.read_text, path).code == "not_a_file"
+    assert refusal(workspace.write_text, path, "x").code == "not_a_file"
+
+
+def test_pipes_sockets_and_devices_are_no_files(root):
+    """
+    Opening a named pipe or a socket neither waits nor reads.
+    """
+    os.mkfifo(root / "pipe.md")
+    with socket.socket(socket.AF_UNIX) as server:
+        here = os.getcwd()
+        os.chdir(root)
+        try:
+            server.bind("socket.md")
+        finally:
+            os.chdir(here)
+        workspace = Workspace(root)
+
+        assert refusal(workspace.read_text, "pipe.md").code == "not_a_file"
+        assert refusal(workspace.read_text, "socket.md").code == "not_a_file"
+        assert not workspace.exists("pipe.md")
+        assert workspace.scan().files == ()
+
+
+@pytest.mark.parametrize(
+    "content", [b"\0", b"text\0text", b"x" * 8191 + b"\0", b"\xff\xfe\x00a", b"caf\xe9", b"\x80" * 10]
+)
+def test_what_is_not_utf8_text_is_refused(root, content):
+    """
+    NUL bytes near the beginning and bytes that are not UTF-8 make a file binary.
+    """
+    workspace = stories.write(root, {"binary.md": content})
+
+    assert refusal(workspace.read_text, "binary.md").code == "not_text"
+
+
+def test_a_byte_order_mark_is_dropped_and_line_ends_are_kept(root):
+    """
+    The text is what was written, without the mark that some editors put first.
+    """
+    workspace = stories.write(root, {"bom.md": b"\xef\xbb\xbfone\r\ntwo"})
+
+    assert workspace.read_text("bom.md") == "one\r\ntwo"
+
+
+def test_a_file_over_the_limit_is_refused_with_its_size(root):
+    """
+    The limit is inclusive; one byte more is too much.
+    """
+    workspace = stories.write(root, {"fits.md": "x" * 100, "large.md": "x" * 101}, Limits(file_bytes=100))
+
+    assert len(workspace.read_text("fits.md")) == 100
+    failure = refusal(workspace.read_text, "large.md")
+    assert failure.code == "file_too_large"
+    assert failure.detail == {"path": "large.md", "size_bytes": 101, "limit_bytes": 100}
+
+
+def test_a_file_that_pretends_to_be_small_is_read_to_the_limit_only(root):
+    """
+    A file of the kernel that tells no size is still bounded.
+    """
+    (root / "grown.md").write_text("x" * 50)
+    workspace = Workspace(root, Limits(file_bytes=100))
+    real_fstat = os.fstat
+
+    with pytest.MonkeyPatch.context() as patch:
+
+        def small(descriptor):
+            status = real_fstat(descriptor)
+            (root / "grown.md").write_text("x" * 500)
+            return status
+
+        patch.setattr("app.tools.workspace.os.fstat", small)
+        failure = refusal(workspace.read_text, "grown.md")
+
+    assert failure.code == "file_too_large"
+
+
+def test_an_error_of_the_disk_is_told_as_unreadable(root, monkeypatch):
+    """
+    An input error becomes a failure of the tool, with the system's name for it.
+    """
+    workspace = stories.write(root, {"one.md": "x"})
+
+    def broken(*args, **kwargs):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("app.tools.confinement.os.stat", broken)
+    failure = refusal(workspace.read_text, "one.md")
+
+    assert failure.code == "file_unreadable"
+    assert failure.detail["errno"] == "EIO"
+
+
+def test_a_missing_workspace_says_so(tmp_path):
+    """
+    A workspace whose folder is gone fails with its own code.
+    """
+    workspace = Workspace(tmp_path / "gone")
+
+    assert refusal(workspace.read_text, "x.md").code == "workspace_missing"
+    assert refusal(workspace.exists, "x.md").code == "workspace_missing"
+    assert refusal(workspace.scan).code == "workspace_missing"
+
+
+def test_existence_means_a_regular_file(root):
+    """
+    `exists` is true for files alone.
+    """
+    workspace = stories.write(root, {"one.md": "x", "sub/two.md": "x", "empty.md": ""})
+
+    assert workspace.exists("one.md")
+    assert workspace.exists("empty.md")
+    assert not workspace.exists("sub")
+    assert not workspace.exists("none.md")
+    assert not workspace.exists("none/none.md")
+
+
+def test_the_hash_of_an_existing_file_is_that_of_its_bytes(root):
+    """
+    Any file can be hashed, binary and large ones too; what is missing has no hash.
+    """
+    content = os.urandom(3 * 1024 * 1024)
+    workspace = stories.write(root, {"large.bin": content})
+
+    assert workspace.existing_sha256("large.bin") == hashlib.sha256(content).hexdigest()
+    assert workspace.existing_sha256("none.md") is None
+    assert workspace.existing_sha256("") is None
+
+
+def test_a_scan_lists_files_in_one_order_and_leaves_out_the_hidden(root):
+    """
+    Each folder's own files come first, by name; hidden files, hidden folders and links are left out.
+    """
+    workspace = stories.write(
+        root,
+        {
+            "b.md": "bb", "a.md": "a", "sub/z.md": "", "sub/deep/y.md": "", "another/x.md": "",
+            ".hidden.md": "", ".git/config": "", ".control-room/runs/r/run.json": "", ".obsidian/app.json": "",
+        },
+    )  # fmt: skip
+    os.symlink("a.md", root / "link.md")
+    os.symlink("sub", root / "linked")
+
+    scan = workspace.scan()
+
+    assert [file.path for file in scan.files] == ["a.md", "b.md", "another/x.md", "sub/z.md", "sub/deep/y.md"]
+    assert [file.size_bytes for file in scan.files][:2] == [1, 2]
+    assert not scan.truncated
+
+
+def test_a_scan_can_begin_in_a_folder(root):
+    """
+    Paths found below a folder are relative to the root.
+    """
+    workspace = stories.write(root, {"sub/deep/y.md": "", "sub/z.md": "", "a.md": ""})
+
+    assert [file.path for file in workspace.scan("sub").files] == ["sub/z.md", "sub/deep/y.md"]
+    assert [file.path for file in workspace.scan("./sub/deep").files] == ["sub/deep/y.md"]
+    assert refusal(workspace.scan, "none").code == "file_not_found"
+    assert refusal(workspace.scan, "a.md").code == "file_not_found"
+
+
+@pytest.mark.parametrize(
+    ("limits", "found"),
+    [(Limits(scan_files=2), 2), (Limits(scan_bytes=25), 2), (Limits(scan_entries=3), 3), (Limits(), 5)],
+)
+def test_a_scan_stops_at_its_limits_and_says_so(root, limits, found):
+    """
+    Number of files, their bytes and the entries looked at are bounded.
+    """
+    workspace = stories.write(root, {f"{name}.md": "x" * 10 for name in "abcde"}, limits)
+
+    scan = workspace.scan()
+
+    assert len(scan.files) == found
+    assert scan.truncated == (found < 5)
+
+
+def test_names_that_are_not_utf8_are_left_out_of_scans(root):
+    """
+    A name that no JSON can hold is not listed.
+    """
+    (root / "fine.md").write_text("x")
+    with open(os.path.join(os.fsencode(root), b"bad\xff.md"), "wb"):
+        pass
+
+    assert [file.path for file in Workspace(root).scan().files] == ["fine.md"]
+
+
+def test_unicode_names_are_ordinary_names(root):
+    """
+    Names in any script are found, read and written as they are.
+    """
+    workspace = stories.write(root, {"Szenen/Ankunft-über-Nacht.md": "eins", "物語/場面.md": "二"})
+
+    assert workspace.read_text("物語/場面.md") == "二"
+    assert [file.path for file in workspace.scan().files] == ["Szenen/Ankunft-über-Nacht.md", "物語/場面.md"]
+    assert workspace.write_text("物語/新.md", "三").path == "物語/新.md"
+
+
+def test_no_descriptor_stays_open(root, outside):
+    """
+    Reading, refusing, scanning and writing close what they opened.
+    """
+    workspace = stories.write(root, {"a/b/c.md": "x"})
+    os.symlink(outside, root / "way")
+    before = len(os.listdir("/proc/self/fd"))
+
+    for _ in range(20):
+        workspace.read_text("a/b/c.md")
+        refusal(workspace.read_text, "way/secret.md")
+        refusal(workspace.read_text, "a/b")
+        workspace.scan()
+        workspace.write_text("a/b/d.md", "x", overwrite=True)
+        workspace.existing_sha256("a/b/c.md")
+
+    assert len(os.listdir("/proc/self/fd")) == before
