@@ -5,7 +5,6 @@ Gates: questions that wait for a person, and what answers them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app import clock, errors
@@ -85,13 +84,6 @@ def decided(key: str) -> errors.Conflict:
     Make the error of an answer that comes second.
     """
     return errors.Conflict(f"the gate {key!r} is decided", code="gate_decided", key=key)
-
-
-def is_recorded(lines: Sequence[records.Record], key: str) -> bool:
-    """
-    Tell whether a journal holds the answer to a gate.
-    """
-    return any(line.key == key and isinstance(line.output, dict) and "by_default" in line.output for line in lines)
 
 
 def _question(call: ports.Call) -> _Question:

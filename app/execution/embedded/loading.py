@@ -4,12 +4,12 @@ Loading: a run's folder is opened and its runner made when its turn has come, an
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
 from app import clock, errors
 from app.engine import ports, runner, states, stores
+from app.execution.embedded.errands import Errands
 from app.execution.embedded.stays import Seat, Stay
 from app.execution.embedded.unspoken import UNSPOKEN
 
@@ -86,22 +86,19 @@ class Reloads:
         self._store = store
         self._clock = time
         self._queue = queue
-        self._waiting: set[asyncio.Task[None]] = set()
+        self._errands = Errands()
 
     def begin(self, run_id: str) -> None:
         """
         Queue a run again after a while, as often as it takes.
         """
-        reload = asyncio.create_task(self._reload(run_id), name=f"reload {run_id}")
-        self._waiting.add(reload)
-        reload.add_done_callback(self._waiting.discard)
+        self._errands.begin(self._reload(run_id), f"reload {run_id}")
 
     def give_up(self) -> None:
         """
         Queue nothing any more.
         """
-        for reload in self._waiting:
-            reload.cancel()
+        self._errands.give_up()
 
     async def _reload(self, run_id: str) -> None:
         while True:

@@ -14,6 +14,7 @@ from typing import Any
 from app import clock, errors
 from app.engine import decisions, events, plain, pool_port, ports, runner, runs, states, stores
 from app.execution.embedded import resuming
+from app.execution.embedded.errands import Errands
 from app.execution.embedded.house import House
 from app.execution.embedded.stays import Stay
 
@@ -39,7 +40,7 @@ class Orders:
         self._clock = equipment.clock
         self._reach = equipment.probes.reach
         self._house = house
-        self._given: set[asyncio.Task[states.RunState]] = set()
+        self._given = Errands()
 
     async def cancel(self, run_id: str) -> states.RunState:
         """
@@ -71,7 +72,11 @@ class Orders:
         """
         Cancel every unfinished run that a run has started.
         """
-        children = await self._store.list_runs(stores.RunQuery(parent_run_id=run_id, limit=_MOST_CHILDREN))
+        try:
+            children = await self._store.list_runs(stores.RunQuery(parent_run_id=run_id, limit=_MOST_CHILDREN))
+        except errors.StorageFault as fault:
+            _log.error("children not found: %s", fault.message, extra={"run_id": run_id, "code": fault.code})
+            return
         await self.cancel_all({child.run_id for child in children if child.parent_run_id == run_id})
 
     async def cancel_all(self, run_ids: set[str]) -> None:
@@ -90,14 +95,10 @@ class Orders:
         """
         Wait until every order given is carried out.
         """
-        while self._given:
-            await asyncio.wait(self._given)
+        await self._given.settled()
 
     async def _carry_out(self, run_id: str, order: Coroutine[Any, Any, states.RunState]) -> states.RunState:
-        task = asyncio.create_task(self._in_turn(run_id, order), name=f"order {run_id}")
-        self._given.add(task)
-        task.add_done_callback(self._given.discard)
-        return await asyncio.shield(task)
+        return await self._given.carry_out(self._in_turn(run_id, order), f"order {run_id}")
 
     async def _in_turn(self, run_id: str, order: Coroutine[Any, Any, states.RunState]) -> states.RunState:
         with _no_room():

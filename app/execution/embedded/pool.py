@@ -7,12 +7,13 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Coroutine, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from app import errors
 from app.engine import operations, pool_port, ports, runner, states, stores, views
 from app.execution.embedded import gates, recovery
+from app.execution.embedded.answers import Answers
+from app.execution.embedded.errands import Errands
 from app.execution.embedded.house import House
 from app.execution.embedded.orders import Orders
 from app.execution.embedded.waiting import ChildRuns, StartChild, Timers
@@ -48,7 +49,8 @@ class Pool:
         equipment = self._equipped(equipment)
         self._house = House(store, dialects, equipment, limit, self._run_left, self._died)
         self._orders = Orders(store, dialects, equipment, self._house)
-        self._helpers: set[asyncio.Task[None]] = set()
+        self._answers = Answers(self._gates, store, self._house)
+        self._helpers = Errands(self._died)
         self._recovery: asyncio.Task[None] | None = None
         self._stop: asyncio.Task[None] | None = None
         self._death: BaseException | None = None
@@ -65,7 +67,7 @@ class Pool:
             recover: Whether this process is the service of its data directory, which continues unfinished runs.
         """
         if self._recovery is None:
-            self._recovery = self._help(self._recover(recover), "recovery")
+            self._recovery = self._helpers.begin(self._recover(recover), "recovery")
 
     async def recovered(self) -> int:
         """
@@ -136,12 +138,7 @@ class Pool:
         """
         Answer an open gate.
         """
-        if not self._gates.answer(run_id, key, decision, message):
-            loaded = await self._store.read(run_id)
-            if gates.is_recorded(loaded.records, key):
-                raise gates.decided(key)
-            raise errors.NotFound(f"the run {run_id} has no open gate {key!r}", code="unknown_gate", key=key)
-        await self._recorded(run_id, key)
+        await self._answers.give(run_id, key, decision, message)
 
     def open_gates(self, run_id: str) -> list[pool_port.OpenGate]:
         """
@@ -236,20 +233,9 @@ class Pool:
             return
         unseen = self._children.take_unfinished(run_id)
         if unseen:
-            self._help(self._orders.cancel_all(unseen), f"cancel what {run_id} waited for")
+            self._helpers.begin(self._orders.cancel_all(unseen), f"cancel what {run_id} waited for")
         if state is states.RunState.CANCELLED:
-            self._help(self._orders.cancel_children(run_id), f"cancel the children of {run_id}")
-
-    def _help(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        helper = asyncio.create_task(work, name=name)
-        self._helpers.add(helper)
-        helper.add_done_callback(self._helped)
-        return helper
-
-    def _helped(self, helper: asyncio.Task[None]) -> None:
-        self._helpers.discard(helper)
-        if not helper.cancelled() and (error := helper.exception()) is not None:
-            self._died(error)
+            self._helpers.begin(self._orders.cancel_children(run_id), f"cancel the children of {run_id}")
 
     def _died(self, error: BaseException) -> None:
         _log.critical("the pool stops: a helper died", exc_info=error)
@@ -265,24 +251,12 @@ class Pool:
 
     async def _stop_within(self, grace_seconds: float) -> None:
         self._house.stopping = True
-        for helper in list(self._helpers):
-            helper.cancel()
+        self._helpers.give_up()
         try:
             await self._orders.settled()
             await self._house.close(grace_seconds)
         finally:
             self._over.set()
-
-    async def _recorded(self, run_id: str, key: str) -> None:
-        while True:
-            number = self.change_number(run_id)
-            stay = self._house.stays.get(run_id)
-            view = stay.runner.view() if stay is not None and stay.runner is not None else None
-            if gates.is_recorded((await self._store.read(run_id)).records if view is None else view.records, key):
-                return
-            if view is None:
-                raise errors.Conflict("the run stopped before the answer was written", code="not_recorded", key=key)
-            await self.changed(run_id, number)
 
     async def _state_at_rest(self, run_id: str) -> states.RunState:
         return states.RunState((await self._store.summary(run_id)).status)
