@@ -1,0 +1,161 @@
+"""
+Lives of a run, from its creation to its deletion, lived by real processes that are killed at every point.
+
+Run as a program it lives one life for each passing of each point: `python -m tests.unit.storage.lives FOLDER`. It forks
+for each of them, so that what is imported once serves all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from app import clock
+from app.engine import runs
+from app.engine.decisions import DecisionKind
+from app.engine.events import EventType
+from app.engine.probes import Probes
+from app.engine.states import RunState
+from app.execution import crash_probes
+from app.storage.directory import DataDirectory
+from app.storage.sql.index import SqlIndex
+from app.storage.store import FolderStore
+from tests.conformance import houses
+from tests.conformance.houses import RUN
+
+KEY = {"idempotency_key": "k", "request_sha256": "h"}
+STEPS = ("a", "b", "c")
+BLOB = b"x" * 70_000
+AT = "2026-02-10T14:31:00.000Z"
+
+Tell = Callable[[str], None]
+
+
+class Counting:
+    """
+    Probes that note which points were passed, in order.
+    """
+
+    def __init__(self) -> None:
+        self.story: list[str] = []
+
+    def reach(self, point: str) -> None:
+        """
+        Note a passing.
+        """
+        self.story.append(point)
+
+
+def store_in(place: Path, points: Probes | None = None) -> FolderStore:
+    """
+    Return a store over a folder.
+    """
+    directory = DataDirectory(place, clock=clock.SystemClock(), ids=clock.RandomIds())
+    return FolderStore(directory, SqlIndex(directory.index_url()), clock=clock.SystemClock(), probes=points)
+
+
+async def live(store: FolderStore, tell: Tell) -> None:
+    """
+    Live a whole life, telling each answer as soon as it is given.
+    """
+    await store.start()
+    await store.create(houses.start(**KEY))
+    tell("created")
+    log = await store.open(RUN)
+    await log.decide(DecisionKind.TAKEN, {})
+    tell("taken")
+    await log.move(runs.Transition.take(RUN, AT))
+    blob = await log.put_blob(BLOB, text=True)
+    for key in STEPS:
+        await log.decide(DecisionKind.STARTED, {"key": key, "attempt": 1, "operation": "x"}, sync=key == "b")
+        line = houses.proven(key)
+        if key == "c":
+            line |= {"output": None, "blob": blob.to_json(), "output_hash": f"sha256:{blob.sha256}"}
+        record = await log.append_step(line)
+        tell(f"step {key}")
+        await log.add_receipt(record)
+        log.add_event(EventType.STEP_FINISHED, key, {"position": record.position})
+        log.refresh(lambda key=key: {"run.json": {"last": key}, "cache.json": {}})  # type: ignore[misc]
+        await log.rest()
+    await store.put_issue({"issue_id": "iss_1", "title": "t"})
+    tell("issue")
+    await log.decide(DecisionKind.ENDED, {"status": "done"})
+    tell("ended")
+    await log.rest()
+    await log.move(runs.Transition.end(RUN, RunState.DONE, AT))
+    await log.close()
+    await store.delete(RUN)
+    tell("deleted")
+    if store._sweeping is not None:
+        await store._sweeping
+    await store.close()
+
+
+def story(folder: Path) -> list[str]:
+    """
+    Return every point that an undisturbed life passes.
+    """
+    counting = Counting()
+    asyncio.run(live(store_in(folder, counting), lambda told: None))
+    return counting.story
+
+
+def lived(place: Path, point: str, nth: int) -> None:
+    """
+    Live in a process that kills itself at the nth passing of a point.
+    """
+    answers = place.with_suffix(".answers").open("a", buffering=1, encoding="utf-8")
+    store = store_in(place, crash_probes.CrashProbes(point, nth))
+    asyncio.run(live(store, lambda told: print(told, file=answers)))
+
+
+def sweep(folder: Path) -> list[dict[str, Any]]:
+    """
+    Live one life for each passing of each point, and tell how each process ended.
+    """
+    template = folder / "template"
+    passed = _story(folder, template)
+    lives = []
+    seen: Counter[str] = Counter()
+    for number, point in enumerate(passed):
+        seen[point] += 1
+        place = folder / f"life-{number}"
+        shutil.copytree(template, place)
+        child = os.fork()
+        if child == 0:
+            lived(place, point, seen[point])
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        lives.append({"place": str(place), "point": point, "nth": seen[point], "signal": os.WTERMSIG(status)})
+    return lives
+
+
+async def _migrated(store: FolderStore) -> None:
+    await store.start()
+    await store.close()
+
+
+def _story(folder: Path, template: Path) -> list[str]:
+    # In a child, so that no thread of a store lives in the process that forks.
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        asyncio.run(_migrated(store_in(template)))
+        os.write(write, json.dumps(story(folder / "undisturbed")).encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as told:
+        passed: list[str] = json.load(told)
+    os.waitpid(child, 0)
+    return passed
+
+
+if __name__ == "__main__":
+    print(json.dumps(sweep(Path(sys.argv[1]))))

@@ -1,0 +1,79 @@
+"""
+A process whose disk refuses: it appends steps until a write fails, makes room, heals, and tells what happened.
+
+Run as a program: `python -m tests.unit.storage.refusals FOLDER (limit|plain)`. With `limit` the system itself cuts a
+write short, where the file reaches the largest size that the process may write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from app import errors
+from app.engine.decisions import DecisionKind
+from tests.conformance import houses
+from tests.conformance.houses import RUN
+from tests.unit.storage import lives
+
+STEPS = 40
+LIMIT_BYTES = 10_000
+
+
+async def refused(place: Path, tighten: Callable[[], None], loosen: Callable[[], None]) -> dict[str, Any]:
+    """
+    Append steps, the one that is refused again after healing, and tell what was seen.
+    """
+    store = lives.store_in(place)
+    await store.start()
+    await store.create(houses.start())
+    log = await store.open(RUN)
+    await log.decide(DecisionKind.TAKEN, {})
+    faults: list[dict[str, Any]] = []
+    rooms = []
+    tighten()
+    for number in range(STEPS):
+        line = houses.step(f"s{number}", "x" * 300)
+        try:
+            await log.append_step(line)
+        except errors.StorageFault as fault:
+            faults.append(fault.detail | {"step": number})
+            rooms.append(store._parts.means.room.free)
+            loosen()
+            await log.heal()
+            await log.append_step(line)
+    rooms.append(await store.has_room())
+    await log.close()
+    told = await store.verify(RUN)
+    loaded = await store.read(RUN)
+    await store.close()
+    return {"faults": faults, "rooms": rooms, "ok": told["ok"], "steps": [record.key for record in loaded.records]}
+
+
+def limit_size(size: int) -> None:
+    """
+    Limit the size of files that this process writes.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+
+
+def main(folder: str, how: str) -> None:
+    """
+    Run once and print what happened.
+    """
+    place = Path(folder)
+    if how == "limit":
+        found = refused(place, lambda: limit_size(LIMIT_BYTES), lambda: limit_size(resource.RLIM_INFINITY))
+    else:
+        found = refused(place, lambda: None, lambda: None)
+    print(json.dumps(asyncio.run(found)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

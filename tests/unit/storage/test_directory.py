@@ -1,0 +1,199 @@
+"""
+The data directory: private, out of the project's history, and served by one process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app import clock, errors
+from app.storage.directory import DataDirectory
+from tests.architecture import sources
+from tests.conformance import houses
+from tests.unit.storage import lives
+
+
+def directory_in(place: Path) -> DataDirectory:
+    """Return a data directory."""
+    return DataDirectory(place, clock=clock.FakeClock(), ids=clock.RandomIds(random.Random(1)))
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """
+    Run another process that is the service of the directory `d`.
+    """
+    program = (
+        "import sys; from pathlib import Path; from tests.unit.storage.test_directory import directory_in;"
+        "lock = directory_in(Path(sys.argv[1])).lock_service(); lock.announce('http://127.0.0.1:1'); print(flush=True);"
+        "sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "d")]
+    with subprocess.Popen(
+        command, cwd=sources.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process
+        process.kill()
+
+
+def test_everything_is_its_owners_alone(tmp_path: Path) -> None:
+    """Folders are 0700, also the first one that a checkout made for everybody."""
+    (tmp_path / "d").mkdir(mode=0o755)
+    directory_in(tmp_path / "d").prepare()
+    folders = [tmp_path / "d", *(path for path in (tmp_path / "d").rglob("*") if path.is_dir())]
+
+    assert {stat.S_IMODE(folder.stat().st_mode) for folder in folders} == {0o700}
+    assert {folder.name for folder in folders} >= {"runs", ".trash", "audit", "sessions", "issues"}
+
+
+async def test_files_are_their_owners_alone(tmp_path: Path) -> None:
+    """Every file of a run and of the index is 0600."""
+    store = lives.store_in(tmp_path / "d")
+    await store.start()
+    await store.create(houses.start())
+    log = await store.open(houses.RUN)
+    await log.put_blob(b"x" * 70_000, text=True)
+    await log.write_log("a.txt", "x")
+    await log.add_receipt(await log.append_step(houses.proven("a")))
+    await log.rest()
+    await store.put_issue({"issue_id": "iss_1"})
+    files = [path for path in (tmp_path / "d").rglob("*") if path.is_file()]
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in files}
+    folders = {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "d").rglob("*") if path.is_dir()}
+    await store.close()
+
+    assert len(files) > 10
+    assert modes == {0o600}
+    assert folders == {0o700}
+
+
+def test_what_runs_leave_behind_stays_out_of_git(tmp_path: Path) -> None:
+    """git sees the project's own recipes, prompts and agents, and nothing else."""
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    place = tmp_path / ".control-room"
+    directory_in(place).prepare()
+    for name in ("recipes/a.json", "prompts/prompts.json", "agents.json", "runs/x/run.json", "audit/a", "index.db-wal"):
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text("{}")
+    for command in (["init", "-q"], ["add", "-A"]):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True, env={**os.environ, "HOME": str(tmp_path)})
+    seen = subprocess.run(["git", "ls-files"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+
+    assert set(seen.split()) == {
+        f".control-room/{name}" for name in ("recipes/a.json", "prompts/prompts.json", "agents.json")
+    }
+
+
+def test_a_persons_gitignore_is_left_alone(tmp_path: Path) -> None:
+    """The file is written on first use only."""
+    directory_in(tmp_path).prepare()
+    (tmp_path / ".gitignore").write_text("mine")
+    directory_in(tmp_path).prepare()
+
+    assert (tmp_path / ".gitignore").read_text() == "mine"
+
+
+def test_a_directory_keeps_its_identity(tmp_path: Path) -> None:
+    """The identity is made once and read by everybody after."""
+    first = directory_in(tmp_path).prepare()
+    second = DataDirectory(tmp_path, clock=clock.FakeClock(), ids=clock.RandomIds()).prepare()
+
+    assert first == second
+    assert first.startswith("dir_")
+    assert directory_in(tmp_path).identity == first
+
+
+def test_a_directory_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+    """A file in the way is a configuration error, in one sentence."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(errors.ConfigurationError) as caught:
+        directory_in(tmp_path / "file").prepare()
+
+    assert caught.value.code == "data_directory_unusable"
+    assert str(tmp_path / "file") in caught.value.message
+
+
+def test_a_second_service_is_refused(tmp_path: Path, service: subprocess.Popen[str]) -> None:
+    """The second process learns who the service is, since when, and where it listens."""
+    with pytest.raises(errors.DataDirectoryBusy) as caught:
+        directory_in(tmp_path / "d").lock_service()
+
+    assert caught.value.detail == {
+        "pid": service.pid,
+        "host": socket.gethostname(),
+        "since": "2026-02-10T14:30:00.000Z",
+        "url": "http://127.0.0.1:1",
+    }
+    assert str(service.pid) in caught.value.message
+    assert directory_in(tmp_path / "d").service() == caught.value.detail
+
+
+def test_a_killed_service_is_none(tmp_path: Path, service: subprocess.Popen[str]) -> None:
+    """The lock ends with its process, whatever that left behind."""
+    service.kill()
+    service.wait()
+    nobody = directory_in(tmp_path / "d").service()
+    lock = directory_in(tmp_path / "d").lock_service()
+    told = json.loads((tmp_path / "d" / "service.json").read_text())
+    lock.release()
+
+    assert nobody is None
+    assert told["pid"] == os.getpid()
+    assert directory_in(tmp_path / "d").service() is None
+    assert not (tmp_path / "d" / "service.json").exists()
+
+
+def test_nobody_serves_what_is_not_there(tmp_path: Path) -> None:
+    """A directory that does not exist has no service."""
+    assert directory_in(tmp_path / "none").service() is None
+
+
+def test_an_unreadable_note_does_not_hide_the_holder(tmp_path: Path) -> None:
+    """Where the holder's note cannot be read, the refusal stands all the same."""
+    lock = directory_in(tmp_path).lock_service()
+    (tmp_path / "service.json").write_text("{")
+    with pytest.raises(errors.DataDirectoryBusy) as caught:
+        directory_in(tmp_path).lock_service()
+    lock.release()
+
+    assert caught.value.detail == {"pid": None, "host": None, "since": None, "url": None}
+
+
+async def test_another_process_cannot_write_a_run(tmp_path: Path) -> None:
+    """A run that one process writes is busy for another, and free once that process is killed."""
+    store = lives.store_in(tmp_path / "d")
+    await store.start()
+    await store.create(houses.start())
+    program = (
+        "import asyncio, sys; from pathlib import Path; from tests.unit.storage import lives\n"
+        "async def hold():\n"
+        "    store = lives.store_in(Path(sys.argv[1])); await store.start(serve=False); await store.open(sys.argv[2])\n"
+        "    print(flush=True); sys.stdin.read()\n"
+        "asyncio.run(hold())"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "d"), houses.RUN]
+    with subprocess.Popen(command, cwd=sources.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        with pytest.raises(errors.Conflict) as caught:
+            await store.open(houses.RUN)
+        other.kill()
+    log = await store.open(houses.RUN)
+    await log.close()
+    await store.close()
+
+    assert caught.value.code == "run_busy"

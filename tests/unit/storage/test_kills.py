@@ -1,0 +1,118 @@
+"""
+Kills: a process that is killed between any two writes has lost nothing that it answered.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import errors
+from app.engine.decisions import DecisionKind
+from app.engine.states import RunState
+from app.engine.stores import RunQuery
+from app.storage import layout, points
+from tests.architecture import sources
+from tests.conformance import houses
+from tests.conformance.houses import RUN, SESSION
+from tests.unit.storage import lives
+
+ELSEWHERE = ("adopt", "heal", "cut", "repair")
+"""Writes that an undisturbed life does not make; the conformance suite kills them in memory."""
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """
+    Live every life once.
+    """
+    folder = tmp_path_factory.mktemp("lives")
+    command = [sys.executable, "-m", "tests.unit.storage.lives", str(folder)]
+    done = subprocess.run(command, cwd=sources.ROOT, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def test_every_point_of_a_life_is_a_place_to_die(swept: list[dict[str, Any]]) -> None:
+    """Each listed point killed a process; a further passing of it may be spared where two writes became one."""
+    expected = {point for point in points.POINTS if point.split(".")[1] not in ELSEWHERE}
+
+    assert {life["point"] for life in swept if life["signal"] == 9} == expected
+    assert all(life["signal"] == 9 or (life["signal"] == 0 and life["nth"] > 1) for life in swept)
+
+
+async def test_what_was_answered_is_there_after_a_kill(swept: list[dict[str, Any]]) -> None:
+    """For every point: answered creations, steps, decisions, issues and deletions hold, and the run can go on."""
+    for life in swept:
+        place = Path(life["place"])
+        told = place.with_suffix(".answers").read_text(encoding="utf-8").split("\n")[:-1]
+        store = lives.store_in(place)
+        await store.start()
+        try:
+            await check(store, told)
+        except BaseException as error:
+            raise AssertionError(f"{life['point']} {life['nth']} after {told}") from error
+        finally:
+            await store.close()
+
+        assert not [name for name in (place / "runs").iterdir() if name.name.startswith(".new")], life
+
+
+async def check(store: Any, told: list[str]) -> None:
+    """Compare what is on disk with what was answered."""
+    found = await store.create(houses.start("second", **lives.KEY))
+    unfinished = [run.run_id for run in await store.list_unfinished()]
+    if "deleted" in told or not found.existed:
+        assert found.run_id == "second"
+        assert "created" not in told or "ended" in told
+        assert unfinished == ["second"]
+        if "created" in told:
+            await check_deleted(store)
+        return
+    loaded = await store.read(RUN)
+    answered = [name.removeprefix("step ") for name in told if name.startswith("step ")]
+    keys = [record.key for record in loaded.records]
+
+    assert keys[: len(answered)] == answered
+    assert len(keys) - len(answered) in (0, 1)
+    assert keys == list(lives.STEPS[: len(keys)])
+    assert "taken" not in told or loaded.decisions.taken == 1
+    assert "ended" not in told or loaded.decisions.status is RunState.DONE
+    assert loaded.decisions.ended is not None or unfinished == [RUN]
+    assert "issue" not in told or (store._directory.path / "issues" / "iss_1.json").exists()
+    assert (await store.verify(RUN))["ok"]
+    await check_continued(store, keys)
+
+
+async def check_continued(store: Any, keys: list[str]) -> None:
+    """Open the run, find its projections completed, and go on with it."""
+    log = await store.open(RUN)
+    await log.rest()
+    positions = [event.data["position"] for event in await store.read_events(RUN) if event.type == "step.finished"]
+    assert sorted(positions) == list(range(len(keys)))
+    for key in keys:
+        assert (await store.find_receipt(f"rcpt_{key}"))["key"] == key
+    receipts = (store._directory.path / layout.receipts_file(SESSION)).read_text() if keys else ""
+    assert receipts.count("\n") == len(keys)
+    if log.loaded.decisions.ended is None:
+        await log.decide(DecisionKind.TAKEN, {})
+        assert (await log.append_step(houses.step("z"))).position == len(keys)
+        assert await log.decide(DecisionKind.CANCEL_REQUESTED, {})
+    await log.close()
+    await store.read(RUN)
+
+
+async def check_deleted(store: Any) -> None:
+    """Find nothing of the run but its receipts."""
+    with pytest.raises(errors.NotFound):
+        await store.read(RUN)
+    assert [run.run_id for run in await store.list_runs(RunQuery())] == ["second"]
+    for key in lives.STEPS:
+        assert (await store.find_receipt(f"rcpt_{key}"))["key"] == key

@@ -1,0 +1,123 @@
+"""
+Real faults: the system's own short write, full disk and failed sync.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import errors
+from tests.architecture import sources
+from tests.conformance import houses
+from tests.unit.storage import lives, refusals
+
+ALL = [f"s{number}" for number in range(refusals.STEPS)]
+
+
+def told(*command: str) -> dict[str, Any]:
+    """Run the refused process and return what it tells."""
+    done = subprocess.run(command, cwd=sources.ROOT, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_a_write_that_the_system_cuts_short_is_repeated(tmp_path: Path) -> None:
+    """Where a file may not grow any further, the half-written line is not counted and is appended after healing."""
+    found = told(sys.executable, "-m", "tests.unit.storage.refusals", str(tmp_path / "d"), "limit")
+
+    assert len(found["faults"]) == 1
+    assert found["faults"][0]["file"].endswith("steps.jsonl")
+    assert found["rooms"] == [False, True]
+    assert found["ok"]
+    assert found["steps"] == ALL
+
+
+@pytest.mark.parametrize("call", ["fdatasync", "write"])
+@pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
+def test_a_call_that_the_system_fails_is_repeated(tmp_path: Path, call: str, error: str) -> None:
+    """A failed sync or write of a journal costs no line and makes none double."""
+    if shutil.which("strace") is None:
+        pytest.skip("strace is not installed (apt-get install strace)")
+    place = tmp_path / "d"
+    journal = place.resolve() / "runs" / houses.RUN / "steps.jsonl"
+    program = (sys.executable, "-m", "tests.unit.storage.refusals", str(place), "plain")
+    tracer = ("strace", "-f", "-qq", "-o", str(tmp_path / "trace"), "-P", str(journal))
+    probe = subprocess.run([*tracer, "true"], capture_output=True, text=True, check=False)
+    if probe.returncode != 0:
+        pytest.skip(f"strace may not trace here: {probe.stderr.strip()}")
+    found = told(*tracer, "-e", f"trace={call}", "-e", f"inject={call}:error={error}:when=7", *program)
+
+    assert [fault["errno"] for fault in found["faults"]] == [error]
+    assert found["rooms"] == [False, True]
+    assert found["ok"]
+    assert found["steps"] == ALL
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """
+    Mount a disk of one megabyte, where that is allowed.
+    """
+    place = tmp_path / "small"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
+    if shutil.which("mount") is None or os.geteuid() != 0:
+        pytest.skip("mounting a small disk needs root")
+    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
+    if mounted.returncode != 0:
+        pytest.skip(f"no disk can be mounted here: {mounted.stderr.strip()}")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+async def test_a_full_disk_parks_and_goes_on(small_disk: Path) -> None:
+    """On a disk that is full a step waits, new runs are refused, reads go on; with room again nothing is missing."""
+    ballast = small_disk / "ballast"
+
+    def fill() -> None:
+        with ballast.open("wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(bytes(4096))
+            except OSError:
+                return
+
+    found = await refusals.refused(small_disk / "d", fill, ballast.unlink)
+
+    assert [fault["errno"] for fault in found["faults"]] == ["ENOSPC"]
+    assert found["rooms"] == [False, True]
+    assert found["ok"]
+    assert found["steps"] == ALL
+
+
+async def test_a_full_disk_takes_no_new_run(small_disk: Path) -> None:
+    """Creation on a full disk is refused and leaves nothing; with room again it succeeds."""
+    store = lives.store_in(small_disk / "d")
+    await store.start()
+    ballast = small_disk / "ballast"
+    with ballast.open("wb", buffering=0) as file, pytest.raises(OSError):
+        while True:
+            file.write(bytes(4096))
+    with pytest.raises(errors.NoRoom):
+        await store.create(houses.start())
+    refused = await store.has_room()
+    left = os.listdir(small_disk / "d" / "runs")
+    ballast.unlink()
+    await store.create(houses.start())
+    loaded = await store.read(houses.RUN)
+    await store.close()
+
+    assert not refused
+    assert left == [".trash"]
+    assert loaded.start.run_id == houses.RUN

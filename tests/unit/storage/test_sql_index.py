@@ -1,0 +1,278 @@
+"""
+The index in a database: its migrations, its constraints, and how it behaves where the file does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import sqlite3
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy
+import sqlmodel
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from app import errors, resources
+from app.engine import states, stores
+from app.storage import index
+from app.storage.index import IndexedRun
+from app.storage.sql import migrations, queries, sessions
+from app.storage.sql.index import SqlIndex
+from app.storage.sql.tables import RunRow
+from tests.conformance import houses
+
+AT = "2026-02-10T14:30:00.000Z"
+
+
+@pytest.fixture
+async def made(tmp_path: Path) -> AsyncIterator[SqlIndex]:
+    """
+    Give an index over a new file.
+    """
+    made = SqlIndex(f"sqlite:///{tmp_path / 'index.db'}")
+    await made.start()
+    yield made
+    await made.close()
+
+
+def row(name: str = "r1", status: states.RunState = states.RunState.PENDING, **facts: Any) -> IndexedRun:
+    """Return a run's row."""
+    return index.row_of(houses.start(name, **facts), status, AT, name=name, owner="service")
+
+
+def schema(connection: sqlalchemy.Connection) -> set[str]:
+    """Return every table and index as the database keeps it, without spaces and quotes."""
+    rows = connection.exec_driver_sql(
+        "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name <> 'alembic_version'"
+    )
+    return {"".join(sql.replace('"', "").split()).lower() for (sql,) in rows}
+
+
+def migrated(path: Path) -> sqlalchemy.Engine:
+    """Return a database brought up by migrations."""
+    engine = sessions.connect(f"sqlite:///{path}")
+    migrations.migrate(engine)
+    return engine
+
+
+def test_models_are_what_migrations_make(tmp_path: Path) -> None:
+    """Tables, columns, constraints and indexes of the models equal those of a migrated database."""
+    engine, twin = migrated(tmp_path / "a.db"), sqlalchemy.create_engine(f"sqlite:///{tmp_path / 'b.db'}")
+    sqlmodel.SQLModel.metadata.create_all(twin)
+    with engine.connect() as connection, twin.connect() as other:
+        differences = compare_metadata(MigrationContext.configure(connection), sqlmodel.SQLModel.metadata)
+        tables = {line for line in schema(connection) if line.startswith("createindex")}
+        wanted = {line for line in schema(other) if line.startswith("createindex")}
+        checks = [sqlalchemy.inspect(found).get_check_constraints("runs") for found in (connection, other)]
+    engine.dispose()
+    twin.dispose()
+
+    assert differences == []
+    assert tables == wanted
+    assert sorted(map(str, checks[0])) == sorted(map(str, checks[1]))
+    assert len(checks[0]) == 4
+
+
+def test_the_newest_migration_is_known() -> None:
+    """There is one newest migration, and the program names it, so that it need not look at every start."""
+    scripts = ScriptDirectory(str(resources.bundled("migrations")))
+
+    assert scripts.get_heads() == [migrations.HEAD]
+
+
+def test_migrations_can_be_repeated_and_taken_back(tmp_path: Path) -> None:
+    """A second start finds nothing to do; a downgrade leaves no table behind."""
+    from alembic import command
+    from alembic.config import Config
+
+    engine = migrated(tmp_path / "a.db")
+    again = migrations.migrate(engine)
+    config = Config()
+    config.set_main_option("script_location", str(resources.bundled("migrations")))
+    with sessions.writing(engine) as session:
+        config.attributes["connection"] = session.connection
+        command.downgrade(config, "base")
+    with engine.connect() as connection:
+        left = sqlalchemy.inspect(connection).get_table_names()
+    engine.dispose()
+
+    assert not again
+    assert left == ["alembic_version"]
+
+
+def test_nothing_is_sqlites_alone() -> None:
+    """Every table and index can be made in Postgres, conditions of partial indexes included."""
+    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+    for table in sqlmodel.SQLModel.metadata.tables.values():
+        assert "CREATE TABLE" in str(CreateTable(table).compile(dialect=dialect))
+        for found in table.indexes:
+            text = str(CreateIndex(found).compile(dialect=dialect))
+            assert ("WHERE" in text) == (found.name == "ix_runs_unfinished")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"status": "finished"},
+        {"status": "done", "completed_at": None},
+        {"status": "running", "completed_at": AT},
+        {"owner": "nobody"},
+        {"priority": 101},
+        {"priority": -101},
+    ],
+)
+async def test_the_database_repeats_the_rules(made: SqlIndex, tmp_path: Path, values: dict[str, Any]) -> None:
+    """What no row may say the database refuses, whoever writes."""
+    await made.put_run(row())
+    with sqlite3.connect(tmp_path / "index.db") as connection, pytest.raises(sqlite3.IntegrityError):
+        connection.execute(f"UPDATE runs SET {', '.join(f'{name} = ?' for name in values)}", list(values.values()))
+
+
+async def test_a_key_is_unique(made: SqlIndex) -> None:
+    """Two runs cannot have one idempotency key; many can have none."""
+    await made.put_run(row("r1", idempotency_key="k"))
+    await made.put_run(row("r2"))
+    await made.put_run(row("r3"))
+    with pytest.raises(sqlalchemy.exc.IntegrityError):
+        await made.put_run(row("r4", idempotency_key="k"))
+    await made.add_missing([row("r5", idempotency_key="k")])
+
+    assert await made.run_ids() == {"r1", "r2", "r3", "r5"}
+    found = await made.find_key("k")
+    assert found is not None
+    assert found.summary.run_id == "r1"
+
+
+async def test_the_unfinished_are_found_by_their_own_index(made: SqlIndex, tmp_path: Path) -> None:
+    """Recovery's query reads the partial index and sorts nothing."""
+    with sqlite3.connect(tmp_path / "index.db") as connection:
+        text = str(
+            sqlalchemy.select(RunRow.__table__)  # type: ignore[attr-defined]
+            .where(queries._unfinished())
+            .order_by(sqlalchemy.text("created_at, run_id"))
+            .compile(dialect=sqlalchemy.create_engine("sqlite://").dialect, compile_kwargs={"literal_binds": True})
+        )
+        plan = " ".join(str(line) for line in connection.execute(f"EXPLAIN QUERY PLAN {text}"))
+
+    assert "ix_runs_unfinished" in plan
+    assert "TEMP B-TREE" not in plan
+
+
+async def test_an_index_survives_its_process(tmp_path: Path) -> None:
+    """Rows, labels and receipts are there after closing and opening again; only the first start is new."""
+    news, found = [], None
+    for _ in range(2):
+        made = SqlIndex(f"sqlite:///{tmp_path / 'index.db'}")
+        news.append(await made.start())
+        if news == [True]:
+            await made.put_run(row(labels={"a": "b"}))
+        found = await made.get_run("r1")
+        await made.close()
+
+    assert news == [True, False]
+    assert found == row(labels={"a": "b"})
+
+
+async def test_the_file_is_its_owners_alone(made: SqlIndex, tmp_path: Path) -> None:
+    """The database and its side files are 0600."""
+    await made.put_run(row())
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+
+    assert modes == {"index.db": 0o600, "index.db-wal": 0o600, "index.db-shm": 0o600}
+
+
+async def test_a_busy_database_is_waited_for(made: SqlIndex, tmp_path: Path) -> None:
+    """While another process writes a row waits, without holding up the loop."""
+    other = sqlite3.connect(tmp_path / "index.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    writing = asyncio.ensure_future(made.put_run(row()))
+    turns = 0
+    while turns < 50:
+        await asyncio.sleep(0.001)
+        turns += 1
+    waited = not writing.done()
+    other.execute("COMMIT")
+    other.close()
+    await writing
+
+    assert waited
+    assert await made.run_ids() == {"r1"}
+
+
+@pytest.mark.parametrize("content", [b"this is no database" * 100, b"SQLite format 3\0" + b"\xff" * 4000])
+async def test_a_damaged_index_is_made_anew(tmp_path: Path, content: bytes) -> None:
+    """A file that is no database is put aside, and the store reads its folders again."""
+    file = tmp_path / "index.db"
+    file.write_bytes(content)
+    made = SqlIndex(f"sqlite:///{file}")
+    new = await made.start()
+    await made.put_run(row())
+    rows = await made.run_ids()
+    await made.close()
+
+    assert new
+    assert rows == {"r1"}
+    assert (tmp_path / "index.db.damaged").read_bytes() == content
+
+
+async def test_an_index_of_a_later_version_is_used_as_it_is(tmp_path: Path) -> None:
+    """The release before works on the tables of the release after, which only added to them."""
+    file = tmp_path / "index.db"
+    made = SqlIndex(f"sqlite:///{file}")
+    await made.start()
+    await made.close()
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '20990101_later'")
+        connection.execute("ALTER TABLE runs ADD COLUMN later TEXT")
+    made = SqlIndex(f"sqlite:///{file}")
+    new = await made.start()
+    await made.put_run(row())
+    found = await made.list_runs(stores.RunQuery())
+    await made.close()
+
+    assert not new
+    assert [run.run_id for run in found] == ["r1"]
+
+
+async def test_a_closed_index_says_so(tmp_path: Path) -> None:
+    """After closing, a question is a fault and not a crash."""
+    made = SqlIndex(f"sqlite:///{tmp_path / 'index.db'}")
+    await made.start()
+    await made.close()
+    with pytest.raises(errors.StorageFault):
+        await made.run_ids()
+
+
+async def test_receipts_are_noted_twice_without_harm(made: SqlIndex) -> None:
+    """A place that is known is replaced by the newer one."""
+    place = index.ReceiptPlace(receipt_id="rcpt_a", session_id="s", run_id="r1", offset_bytes=1)
+    await made.add_receipts([place])
+    moved = dataclasses.replace(place, offset_bytes=2)
+    await made.add_receipts([moved, dataclasses.replace(place, receipt_id="rcpt_b")])
+    await made.add_receipts([])
+
+    assert await made.find_receipt("rcpt_a") == moved
+    assert await made.find_receipt("rcpt_b") is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2026-02-10T14:30:00Z", AT),
+        ("2026-02-10T15:30:00.0004+01:00", AT),
+        ("2026-02-10T14:30:00", "2026-02-10T14:30:00"),
+        ("yesterday, or the day before", "yesterday, or the day be"),
+    ],
+)
+def test_instants_have_one_form(text: str, expected: str) -> None:
+    """Instants are brought into the form that sorts as a text; what is none stands for itself and fits its column."""
+    assert index.instant(text) == expected
