@@ -130,6 +130,8 @@ def convert(found: Found, start: runs.RunStart, now: str, *, inline: bool = Fals
     steps, head = _sealed(lines, anchor)
     status = status_of(found.manifest)
     decided = [_ended(found, status, len(lines), head, now)] if status.finished else []
+    if status is states.RunState.PAUSED:
+        decided = [_paused(found, now)]
     control, _ = _sealed(decided, anchor)
     return Converted(start=start_content, steps=steps, control=control, outputs=outputs)
 
@@ -235,6 +237,14 @@ def _ended(found: Found, status: states.RunState, lines: int, head: str, now: st
         "causes": [],
         "error": error if isinstance(error, dict) else None,
         "ending": None,
+    }
+
+
+def _paused(found: Found, now: str) -> dict[str, plain.Json]:
+    return {
+        "kind": decisions.DecisionKind.PAUSED.value,
+        "at": str(found.manifest.get("updated_at") or now),
+        "reason": decisions.PAUSED_BY_PERSON,
     }
 
 

@@ -59,7 +59,7 @@ class Archive:
             if not self._means.disk.has_file(path):
                 names = self._means.disk.names(path.rpartition("/")[0])
                 message = f"run {run_id} has no log {name!r:.80}"
-                raise errors.NotFound(message, detail={"run_id": run_id, "logs": names[:100]})
+                raise errors.NotFound(message, code="log_not_found", detail={"run_id": run_id, "logs": names[:100]})
             return self._means.disk.read(path)
 
         return await self._means.workers.run(read)
@@ -130,7 +130,8 @@ class Archive:
         place = await self._means.index.find_receipt(receipt_id)
         found = await self._means.workers.run(lambda: receipts.read_at(self._means.disk, place)) if place else None
         if found is None:
-            raise errors.NotFound(f"there is no receipt {receipt_id!r:.80}", detail={"receipt_id": receipt_id[:80]})
+            message = f"there is no receipt {receipt_id!r:.80}"
+            raise errors.NotFound(message, code="receipt_not_found", detail={"receipt_id": receipt_id[:80]})
         return found
 
     def _make_sure_of(self, run_id: str) -> None:

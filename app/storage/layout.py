@@ -52,7 +52,7 @@ def no_run(run_id: str) -> errors.NotFound:
     """
     Make the error that says there is no such run.
     """
-    return errors.NotFound(f"there is no run {run_id!r:.80}", detail={"run_id": run_id[:80]})
+    return errors.NotFound(f"there is no run {run_id!r:.80}", code="run_not_found", detail={"run_id": run_id[:80]})
 
 
 def new_folder(run_id: str) -> str:

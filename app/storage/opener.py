@@ -120,7 +120,11 @@ class Opener:
     # -- adoption
 
     async def _adopt_folder(self, run_id: str) -> adoption.Found:
-        found, start = await self._by_hand(run_id)
+        try:
+            found, start = await self._by_hand(run_id)
+        except errors.RequestInvalid as refusal:
+            await self._means.index.move(runs.Transition.pause(run_id, self._now(), refusal.code))
+            raise
         converted = adoption.convert(found, start, self._now())
         files, reach = self._means.disk, self._means.probes.reach
         await self._means.workers.run(lambda: adoption.write(files, run_id, converted, reach))

@@ -4,6 +4,8 @@ The run store over the folders of a machine.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from app import clock
 from app.engine import probes
 from app.storage.committer import FileCommitter
@@ -16,9 +18,19 @@ from app.storage.os_disk import OsDisk
 from app.storage.room import Room
 from app.storage.workers import Threads
 
-_COMMIT_THREADS = 8
-_OTHER_THREADS = 4
 _NO_PROBES = probes.NoProbes()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadCounts:
+    """
+    How many threads a store may have.
+    """
+
+    commit: int = 8
+    """Threads that make journal lines durable."""
+    other: int = 4
+    """Threads for everything else that blocks."""
 
 
 class FolderStore(DiskStore):
@@ -34,12 +46,13 @@ class FolderStore(DiskStore):
         clock: clock.Clock,
         probes: probes.Probes | None = None,
         adopt: Adopt | None = None,
+        threads: ThreadCounts = ThreadCounts(),
     ) -> None:
         super().__init__(adopt)
         self._directory, self._index, self._clock = directory, index, clock
         self._probes = probes or _NO_PROBES
-        self._commits = Threads(_COMMIT_THREADS, "commit")
-        self._others = Threads(_OTHER_THREADS, "storage")
+        self._commits = Threads(threads.commit, "commit")
+        self._others = Threads(threads.other, "storage")
 
     def _prepare(self) -> tuple[Means, str]:
         identity = self._directory.prepare()

@@ -86,16 +86,15 @@ def test_what_runs_leave_behind_stays_out_of_git(tmp_path: Path) -> None:
         pytest.skip("git is not installed")
     place = tmp_path / ".control-room"
     directory_in(place).prepare()
-    for name in ("recipes/a.json", "prompts/prompts.json", "agents.json", "runs/x/run.json", "audit/a", "index.db-wal"):
+    own = ("recipes/a.json", "prompts/prompts.json", "agents.json")
+    for name in (*own, "runs/x/run.json", "audit/a", "index.db-wal"):
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text("{}")
     for command in (["init", "-q"], ["add", "-A"]):
         subprocess.run(["git", *command], cwd=tmp_path, check=True, env={**os.environ, "HOME": str(tmp_path)})
     seen = subprocess.run(["git", "ls-files"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
 
-    assert set(seen.split()) == {
-        f".control-room/{name}" for name in ("recipes/a.json", "prompts/prompts.json", "agents.json")
-    }
+    assert set(seen.split()) == {f".control-room/{name}" for name in own}
 
 
 def test_a_persons_gitignore_is_left_alone(tmp_path: Path) -> None:
@@ -173,11 +172,8 @@ def test_an_unreadable_note_does_not_hide_the_holder(tmp_path: Path) -> None:
     assert caught.value.detail == {"pid": None, "host": None, "since": None, "url": None}
 
 
-async def test_another_process_cannot_write_a_run(tmp_path: Path) -> None:
-    """A run that one process writes is busy for another, and free once that process is killed."""
-    store = lives.store_in(tmp_path / "d")
-    await store.start()
-    await store.create(houses.start())
+def holding(place: Path) -> subprocess.Popen[bytes]:
+    """Start a process that has the run open."""
     program = (
         "import asyncio, sys; from pathlib import Path; from tests.unit.storage import lives\n"
         "async def hold():\n"
@@ -185,10 +181,19 @@ async def test_another_process_cannot_write_a_run(tmp_path: Path) -> None:
         "    print(flush=True); sys.stdin.read()\n"
         "asyncio.run(hold())"
     )
-    command = [sys.executable, "-c", program, str(tmp_path / "d"), houses.RUN]
-    with subprocess.Popen(command, cwd=sources.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
-        assert other.stdout is not None
-        other.stdout.readline()
+    command = [sys.executable, "-c", program, str(place), houses.RUN]
+    process = subprocess.Popen(command, cwd=sources.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+async def test_another_process_cannot_write_a_run(tmp_path: Path) -> None:
+    """A run that one process writes is busy for another, and free once that process is killed."""
+    store = lives.store_in(tmp_path / "d")
+    await store.start()
+    await store.create(houses.start())
+    with holding(tmp_path / "d") as other:
         with pytest.raises(errors.Conflict) as caught:
             await store.open(houses.RUN)
         other.kill()

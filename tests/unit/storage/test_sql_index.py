@@ -57,6 +57,11 @@ def schema(connection: sqlalchemy.Connection) -> set[str]:
     return {"".join(sql.replace('"', "").split()).lower() for (sql,) in rows}
 
 
+def modes(folder: Path) -> dict[str, int]:
+    """Return the permission bits of the files in a folder."""
+    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+
+
 def migrated(path: Path) -> sqlalchemy.Engine:
     """Return a database brought up by migrations."""
     engine = sessions.connect(f"sqlite:///{path}")
@@ -111,7 +116,7 @@ def test_migrations_can_be_repeated_and_taken_back(tmp_path: Path) -> None:
 
 def test_nothing_is_sqlites_alone() -> None:
     """Every table and index can be made in Postgres, conditions of partial indexes included."""
-    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+    dialect = postgresql.dialect()
     for table in sqlmodel.SQLModel.metadata.tables.values():
         assert "CREATE TABLE" in str(CreateTable(table).compile(dialect=dialect))
         for found in table.indexes:
@@ -185,9 +190,8 @@ async def test_an_index_survives_its_process(tmp_path: Path) -> None:
 async def test_the_file_is_its_owners_alone(made: SqlIndex, tmp_path: Path) -> None:
     """The database and its side files are 0600."""
     await made.put_run(row())
-    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
 
-    assert modes == {"index.db": 0o600, "index.db-wal": 0o600, "index.db-shm": 0o600}
+    assert modes(tmp_path) == {"index.db": 0o600, "index.db-wal": 0o600, "index.db-shm": 0o600}
 
 
 async def test_a_busy_database_is_waited_for(made: SqlIndex, tmp_path: Path) -> None:
@@ -195,10 +199,8 @@ async def test_a_busy_database_is_waited_for(made: SqlIndex, tmp_path: Path) -> 
     other = sqlite3.connect(tmp_path / "index.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     writing = asyncio.ensure_future(made.put_run(row()))
-    turns = 0
-    while turns < 50:
-        await asyncio.sleep(0.001)
-        turns += 1
+    for _ in range(1000):
+        await asyncio.sleep(0)
     waited = not writing.done()
     other.execute("COMMIT")
     other.close()

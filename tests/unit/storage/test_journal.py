@@ -1,0 +1,192 @@
+"""
+The journal: the loop goes on while a sync takes its time, and whoever commits can be exchanged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app import clock
+from app.engine import plain, probes
+from app.storage import chain
+from app.storage.committer import Commit, FileCommitter
+from app.storage.journal import Journal
+from app.storage.means import Means
+from app.storage.memory_disk import MemoryDisk
+from app.storage.memory_index import MemoryIndex
+from app.storage.os_disk import OsDisk
+from app.storage.room import Room
+from app.storage.workers import Inline, Threads
+
+ANCHOR = plain.labelled_sha256(b"{}\n")
+
+
+class SharedLog:
+    """
+    A committer that makes the lines of all journals durable at once, as a log over all runs would.
+    """
+
+    def __init__(self) -> None:
+        self.syncs: list[list[str]] = []
+        self._begun: list[tuple[Commit, Callable[[BaseException | None], None]]] = []
+
+    def begin(self, commit: Commit, done: Callable[[BaseException | None], None]) -> None:
+        """
+        Take a commit in; all that came in one turn share a sync.
+        """
+        if not self._begun:
+            asyncio.get_running_loop().call_soon(self._sync)
+        self._begun.append((commit, done))
+
+    def _sync(self) -> None:
+        begun, self._begun = self._begun, []
+        self.syncs.append([commit.path for commit, _ in begun])
+        for commit, done in begun:
+            commit.file.write(commit.content)
+            done(None)
+
+
+def means_over(disk: MemoryDisk | OsDisk, committer: object = None) -> Means:
+    """Return what a journal needs."""
+    workers = Inline()
+    return Means(
+        disk=disk,
+        committer=committer or FileCommitter(workers, probes.NoProbes()),  # type: ignore[arg-type]
+        workers=workers,
+        index=MemoryIndex(),
+        room=Room(),
+        clock=clock.FakeClock(),
+        probes=probes.NoProbes(),
+    )
+
+
+def journal_of(means: Means, path: str) -> Journal:
+    """Return a new journal."""
+    return Journal(path, "storage.append", means, chain.read(b"", ANCHOR), means.disk.append_to(path))
+
+
+@pytest.fixture
+async def threads() -> AsyncIterator[Threads]:
+    """
+    Give two threads, and end them.
+    """
+    made = Threads(2, "test")
+    yield made
+    made.close()
+
+
+async def test_the_loop_goes_on_while_a_sync_takes_its_time(tmp_path: Path, threads: Threads) -> None:
+    """A slow sync holds up the caller of its line alone; lines that come meanwhile share the next one."""
+    loop, hold, syncing, syncs = asyncio.get_running_loop(), threading.Event(), asyncio.Event(), []
+
+    class Slow:
+        def reach(self, point: str) -> None:
+            if point.endswith("before_sync"):
+                syncs.append(point)
+                loop.call_soon_threadsafe(syncing.set)
+                hold.wait(10)
+
+    means = replace(means_over(OsDisk(tmp_path)), committer=FileCommitter(threads, Slow()))
+    journal = journal_of(means, "j")
+    first = journal.append(b'{"n":1}')
+    await syncing.wait()
+    others = [journal.append(plain.encode({"n": n})) for n in range(2, 10)]
+    for _ in range(100):
+        await asyncio.sleep(0)
+    waited = not first.done() and not any(other.done() for other in others)
+    hold.set()
+    placed = await asyncio.gather(first, *others)
+    await journal.close()
+    reading = chain.read((tmp_path / "j").read_bytes(), ANCHOR)
+
+    assert waited
+    assert len(syncs) == 2
+    assert [place.position for place in placed] == list(range(9))
+    assert [line.fields["batch"] for line in reading.lines] == [0, *[1] * 8]
+    assert reading.verdict is chain.Verdict.WHOLE
+
+
+async def test_journals_of_all_runs_can_share_a_sync() -> None:
+    """A committer over all runs needs nothing more than the seam: lines of many journals, one sync."""
+    shared, disk = SharedLog(), MemoryDisk()
+    means = means_over(disk, shared)
+    journals = [journal_of(means, f"j{number}") for number in range(5)]
+    await asyncio.gather(*(journal.append(b'{"n":1}') for journal in journals for _ in range(3)))
+
+    assert shared.syncs == [[f"j{number}" for number in range(5)]]
+    for number in range(5):
+        assert len(chain.read(disk.read(f"j{number}"), ANCHOR).lines) == 3
+
+
+async def test_what_breaks_a_commit_without_the_disk_reaches_its_caller() -> None:
+    """An error that is no refusal of the disk is not hidden as one."""
+
+    class Broken:
+        def begin(self, commit: Commit, done: Callable[[BaseException | None], None]) -> None:
+            asyncio.get_running_loop().call_soon(done, RuntimeError("broken"))
+
+    journal = journal_of(means_over(MemoryDisk(), Broken()), "j")
+    with pytest.raises(RuntimeError):
+        await journal.append(b'{"n":1}')
+
+    assert journal.fault is not None
+
+
+async def test_draining_waits_for_lines_whose_callers_went_away() -> None:
+    """A line once asked for is written before the file is let go of."""
+    disk = MemoryDisk()
+    journal = journal_of(means_over(disk), "j")
+    journal.append(b'{"n":1}').cancel()
+    journal.append(b'{"n":2}', sync=False).cancel()
+    await journal.close()
+
+    assert [line.fields["n"] for line in chain.read(disk.read("j"), ANCHOR).lines] == [1, 2]
+
+
+async def test_healing_keeps_every_confirmed_line(tmp_path: Path) -> None:
+    """If confirmed lines cannot be read any more healing fails, and the file stays as it is."""
+    means = means_over(OsDisk(tmp_path))
+    journal = journal_of(means, "j")
+    await journal.append(b'{"n":1}')
+    (tmp_path / "j").write_bytes(b"overwritten")
+    journal.abandon()
+    with pytest.raises(BaseException) as lost:
+        await journal.append(b'{"n":2}')
+    with pytest.raises(BaseException) as caught:
+        await journal.heal()
+
+    assert type(lost.value).__name__ == type(caught.value).__name__ == "StorageFault"
+    assert (tmp_path / "j").read_bytes() == b"overwritten"
+
+
+async def test_threads_hand_results_and_errors_back(threads: Threads) -> None:
+    """A job's result comes back to the loop, and so does what it raises; the threads outlive both."""
+
+    def fail() -> None:
+        raise OSError("no")
+
+    found = await asyncio.gather(threads.run(lambda: 1), threads.run(fail), return_exceptions=True)
+
+    assert found[0] == 1
+    assert isinstance(found[1], OSError)
+    assert await threads.run(threading.get_ident) != threading.get_ident()
+
+
+async def test_threads_are_started_when_they_are_needed() -> None:
+    """Work one after the other uses one thread; work at the same time more, up to the limit."""
+    threads = Threads(3, "test")
+    for _ in range(5):
+        await threads.run(lambda: None)
+    alone = len(threads._threads)
+    barrier = threading.Barrier(3, timeout=10)
+    await asyncio.gather(*(threads.run(barrier.wait) for _ in range(3)))
+    together = len(threads._threads)
+    threads.close()
+
+    assert (alone, together) == (1, 3)

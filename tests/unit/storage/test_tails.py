@@ -1,0 +1,109 @@
+"""
+Tails: whatever happens to the end of either journal, an opening finds the clean beginning of it, or says it is damaged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app import errors
+from app.engine.decisions import DecisionKind
+from tests.conformance import houses
+from tests.conformance.houses import RUN
+
+BATCHES = (1, 3, 2, 1, 2)
+"""Lines of each journal that are asked for in one turn, and so share a sync."""
+
+Change = Callable[[bytes], bytes]
+
+
+async def left(house: houses.House) -> None:
+    """Make a run whose journals have several batches, and kill its process."""
+    log = await houses.begun(house)
+    count = 0
+    for size in BATCHES:
+        keys = [f"s{count + number}" for number in range(size)]
+        count += size
+        starts = (log.decide(DecisionKind.STARTED, {"key": key, "attempt": 1, "operation": "x"}) for key in keys)
+        await asyncio.gather(*(log.append_step(houses.step(key)) for key in keys), *starts)
+    await house.crash()
+
+
+async def found(name: str, change: Change) -> tuple[list[dict[str, Any]], list[dict[str, Any]] | None, bool]:
+    """Return a journal's lines before the change, those found after it, and whether a run goes on behind them."""
+    house = houses.MemoryHouse(lose_unsynced=False)
+    await left(house)
+    before = [json.loads(line) for line in house.content(name).splitlines()]
+    house.change(name, change)
+    try:
+        log = await house.store.open(RUN)
+    except errors.JournalCorrupt:
+        return before, None, False
+    await log.append_step(houses.step("next"))
+    await log.decide(DecisionKind.STARTED, {"key": "next", "attempt": 1, "operation": "x"})
+    await log.close()
+    after = [json.loads(line) for line in house.content(name).splitlines()][:-1]
+    sound = (await house.store.verify(RUN))["ok"]
+    await house.store.close()
+    return before, after, sound
+
+
+def confirmed(lines: list[dict[str, Any]]) -> int:
+    """Return how many lines stand before the last batch."""
+    return int(lines[-1]["batch"])
+
+
+journals = st.sampled_from(["steps.jsonl", "control.jsonl"])
+places = st.floats(0, 1, exclude_max=True)
+
+
+@settings(max_examples=60, deadline=None)
+@given(journals, places)
+def test_a_truncated_end_leaves_the_lines_before_it(name: str, place: float) -> None:
+    """Cut off anywhere, a journal keeps exactly its complete lines, and the run goes on behind them."""
+    kept: list[int] = []
+
+    def cut(content: bytes) -> bytes:
+        short = content[: int(place * len(content))]
+        kept.append(short.count(b"\n"))
+        return short
+
+    before, after, sound = asyncio.run(found(name, cut))
+
+    assert after == before[: kept[0]]
+    assert sound
+
+
+@settings(max_examples=120, deadline=None)
+@given(journals, places, st.integers(0, 7))
+def test_a_flipped_bit_costs_the_last_batch_at_most(name: str, place: float, bit: int) -> None:
+    """A wrong bit anywhere leaves a clean beginning with every line before the last batch, or is told as damage."""
+
+    def flip(content: bytes) -> bytes:
+        changed = bytearray(content)
+        changed[int(place * len(content))] ^= 1 << bit
+        return bytes(changed)
+
+    before, after, sound = asyncio.run(found(name, flip))
+
+    if after is not None:
+        assert after == before[: len(after)]
+        assert len(after) >= confirmed(before)
+        assert sound
+
+
+@settings(max_examples=60, deadline=None)
+@given(journals, st.floats(0.6, 1), st.integers(1, 5000))
+def test_zeros_at_the_end_are_torn(name: str, place: float, count: int) -> None:
+    """An end that the disk left as zeros is cut off, or told as damage where confirmed lines were in it."""
+    before, after, sound = asyncio.run(found(name, lambda content: content[: int(place * len(content))] + bytes(count)))
+
+    assert after is not None
+    assert after == before[: len(after)]
+    assert sound
