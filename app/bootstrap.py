@@ -22,14 +22,14 @@ from app.dialects import registry as dialects
 from app.engine import operations, plain, ports, probes, refusals, runner
 from app.execution import crash_probes, measured
 from app.execution.embedded import pool
-from app.storage import directory, memory, store
+from app.storage import directory, disk_store, memory, opener, store
 from app.storage.sql import index
 from app.tools import checks, issue_performer
 from app.tools import performer as tool_performer
 from app.tools import registry as tools
 from app.tools import workspaces as tool_workspaces
 
-Store: TypeAlias = store.DiskStore
+Store: TypeAlias = disk_store.DiskStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +74,14 @@ class Room:
     """Worker pool."""
 
 
+def _in_folders(kept: directory.DataDirectory, url: str, world: World, adopt: opener.Adopt) -> Store:
+    return store.FolderStore(kept, index.SqlIndex(url), clock=world.clock, probes=world.probes, adopt=adopt)
+
+
+def _unwatched(performer: ports.Performer) -> ports.Performer:
+    return performer
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     """
@@ -86,6 +94,10 @@ class World:
     """Time."""
     probes: probes.Probes
     """Named points."""
+    make_store: Callable[[directory.DataDirectory, str, World, opener.Adopt], Store] = _in_folders
+    """Makes the run store of a data directory, with the address of its index database."""
+    watch: Callable[[ports.Performer], ports.Performer] = _unwatched
+    """Puts something around each performer that reaches outside."""
 
 
 @asynccontextmanager
@@ -170,6 +182,18 @@ def examine_agents(chosen: settings.Settings) -> list[dict[str, Any]]:
     return [agent.to_json() | {"problem": lacking.get(agent.backend)} for agent in people.agents]
 
 
+def agents(chosen: settings.Settings) -> list[str]:
+    """
+    Return the ids of all agents.
+
+    Raises:
+        errors.ConfigurationError: `agents.json` cannot be used.
+    """
+    people = _roster(chosen)
+    _refuse_broken(people)
+    return [agent.id for agent in people.agents]
+
+
 async def rebuild_index(chosen: settings.Settings) -> dict[str, Any]:
     """
     Make the index anew from the run folders.
@@ -242,8 +266,7 @@ async def _store(
         closing.callback(lock.release)
         if use.address is not None:
             lock.announce(use.address)
-    indexed = index.SqlIndex(chosen.project.database_url or kept.index_url())
-    opened = store.FolderStore(kept, indexed, clock=world.clock, probes=world.probes, adopt=adopter.adopt)
+    opened = world.make_store(kept, chosen.project.database_url or kept.index_url(), world, adopter.adopt)
     closing.push_async_callback(opened.close)
     await opened.start(serve=use.address is not None)
     return opened
@@ -284,7 +307,7 @@ def _room(
         return await offspring.start(call)
 
     measuring: dict[str, ports.Performer] = {
-        name: measured.Measured(each, metrics, world.clock) for name, each in equipment.performers.items()
+        name: measured.Measured(world.watch(each), metrics, world.clock) for name, each in equipment.performers.items()
     }
     engine = pool.Pool(
         store=kept,

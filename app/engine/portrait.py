@@ -78,6 +78,13 @@ class Portrait:
         self._log.refresh(self._snapshots)
         self._changed()
 
+    def tell(self) -> None:
+        """
+        Say that something changed which no snapshot holds, as when a try begins.
+        """
+        self._updated_at = self.now()
+        self._changed()
+
     async def move(self, transition: Transition) -> None:
         """
         Show another state, here and in the index.

@@ -52,7 +52,7 @@ class Runner:
         self._portrait = Portrait(log, self._context, equipment.clock, changed)
         self._durability = Durability(log, equipment.clock, self._storage_changed)
         self._portrait.durability = self._durability
-        self._stepper = Stepper(log, equipment, self._durability, self._enter, self._land)
+        self._stepper = Stepper(log, equipment, self._durability, self._enter, self._portrait.tell, self._land)
         self._settlement = settlement.Settlement(log, self._portrait, self._durability, equipment)
         self._works = self._portrait.works
         self._retried = _retried(log.loaded.records)

@@ -92,6 +92,7 @@ class Stepper:
         equipment: Equipment,
         durability: Durability,
         enter: Callable[[], Awaitable[None]],
+        began: Callable[[], None],
         landed: Callable[[Record], None],
     ) -> None:
         self._log = log
@@ -99,6 +100,7 @@ class Stepper:
         self._equipment = equipment
         self._durability = durability
         self._enter = enter
+        self._began = began
         self._landed = landed
         self._recorded: dict[str, set[int]] = {}
         self.commits: set[asyncio.Future[Record]] = set()
@@ -150,6 +152,7 @@ class Stepper:
         if not self._goes_on_waiting(work):
             await self._note_start(work)
         self._reach("step.after_started")
+        self._began()
 
     def _goes_on_waiting(self, work: Work) -> bool:
         key, decisions = work.ask.key, self._log.loaded.decisions

@@ -1,0 +1,229 @@
+"""
+The composition root: what a room is made of, and that nothing of it stays behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import bootstrap, errors, settings
+from app.control import children, requests
+from app.engine import operations, ports, records, runs, states, stores
+from tests.acceptance import programs
+
+SERVE = bootstrap.Use(address="http://127.0.0.1:1")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> programs.Project:
+    """
+    Make a project.
+    """
+    return programs.make_project(tmp_path / "project")
+
+
+def chosen(project: programs.Project, **given: Any) -> settings.Settings:
+    """
+    Return the settings of a project.
+    """
+    return settings.load({}, project=project.path, home=project.path / "nobody", **given)
+
+
+async def start_small(room: bootstrap.Room, **asked: Any) -> str:
+    """
+    Start the small recipe.
+    """
+    request = requests.StartRequest(recipe_id="small", args={"words": "gate"}, **asked)
+    return (await room.runs.start(request)).run_id
+
+
+async def test_room_runs_a_recipe_and_leaves_nothing_behind(project: programs.Project):
+    """
+    A room executes runs; when it is left, every task has ended and the lock is free for the next.
+    """
+    for _ in range(2):
+        async with bootstrap.build(chosen(project), SERVE) as room:
+            run_id = await start_small(room)
+            assert await room.engine.ended(run_id) is states.RunState.DONE
+
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        assert not (project.data / "service.json").exists()
+
+
+async def test_second_service_is_refused_and_takes_nothing_along(project: programs.Project):
+    """
+    While one room holds the lock another is refused, names it, and is gone without a trace.
+    """
+    async with bootstrap.build(chosen(project), SERVE) as room:
+        with pytest.raises(errors.DataDirectoryBusy) as refused:
+            async with bootstrap.build(chosen(project), bootstrap.Use(alone=True)):
+                pass
+
+        assert refused.value.detail["url"] == SERVE.address
+        assert refused.value.detail["pid"] == os.getpid()
+        assert await room.engine.ended(await start_small(room)) is states.RunState.DONE
+
+
+async def test_looking_changes_nothing(project: programs.Project):
+    """
+    A room that only looks makes no data directory, and shows recipes all the same.
+    """
+    before = sorted(project.path.rglob("*"))
+    async with bootstrap.build(chosen(project), bootstrap.Use(look_only=True)) as room:
+        listed = await room.runs.list_runs(stores.RunQuery())
+        recipes = [entry.recipe_id for entry in room.catalogue.all()]
+
+    assert listed == []
+    assert "small" in recipes
+    assert sorted(project.path.rglob("*")) == before
+
+
+async def test_only_the_service_continues_unfinished_runs(project: programs.Project):
+    """
+    What a service left unfinished is continued by the next service, and by no other room.
+    """
+    project.say(draft=[{"hang": True}, "later"])
+    async with bootstrap.build(chosen(project, stop_grace_seconds=0.0), SERVE) as room:
+        run_id = await start_small(room)
+        while not any(step.key == "draft" for step in (await room.runs.view(run_id)).open):
+            await room.engine.changed(run_id, room.engine.change_number(run_id))
+
+    async with bootstrap.build(chosen(project)) as other:
+        await other.engine.recovered()
+        assert other.engine.view(run_id) is None
+    async with bootstrap.build(chosen(project), SERVE) as room:
+        assert await room.engine.recovered() == 1
+        assert await room.engine.ended(run_id) is states.RunState.DONE
+
+
+async def test_secrets_are_masked_everywhere(project: programs.Project):
+    """
+    The service's token is in no file that a run leaves behind, even if an agent says it.
+    """
+    secret = "token-0123456789abcdef"
+    project.say(draft=f"The token is {secret}.")
+    async with bootstrap.build(chosen(project, api_token=secret), SERVE) as room:
+        run_id = await start_small(room)
+        await room.engine.ended(run_id)
+        text = (await room.runs.slot(run_id, "text"))["text"]
+
+    written = [path for path in project.data.rglob("*") if path.is_file() and path.name != "replies.json"]
+    assert text == "The token is ***."
+    assert not [path for path in written if secret.encode() in path.read_bytes()]
+
+
+async def test_broken_agents_file_keeps_the_room_shut(project: programs.Project):
+    """
+    With an `agents.json` that cannot be used no room is made, and every flaw is told.
+    """
+    project.write("agents.json", {"agents": [{"id": 5}]})
+    with pytest.raises(errors.ConfigurationError) as refused:
+        async with bootstrap.build(chosen(project)):
+            pass
+
+    assert refused.value.code == "agents_invalid"
+    assert refused.value.detail["flaws"]
+    assert any(remark.fatal for remark in bootstrap.examine(chosen(project)))
+
+
+async def test_child_of_a_step_is_started_once(project: programs.Project):
+    """
+    The same step of the same parent finds the child that it started before, also in a later process.
+    """
+    call = await _call(project, "small", {"words": "gate"})
+    async with bootstrap.build(chosen(project), SERVE) as room:
+        offspring = children.Children(runs=room.runs, engine=room.engine)
+        first, again = await offspring.start(call), await offspring.start(call)
+        other = await offspring.start(dataclasses.replace(call, key="another"))
+        await asyncio.gather(room.engine.ended(first), room.engine.ended(other))
+        child = await room.store.read(first)
+    async with bootstrap.build(chosen(project), SERVE) as room:
+        later = await children.Children(runs=room.runs, engine=room.engine).start(call)
+
+    assert first == again == later
+    assert other != first
+    assert (child.start.parent_run_id, child.start.depth) == (call.run.run_id, 1)
+
+
+async def test_child_that_cannot_be_started_says_why(project: programs.Project):
+    """
+    An unknown recipe or unfit arguments of a child are an error of its step.
+    """
+    async with bootstrap.build(chosen(project), SERVE) as room:
+        offspring = children.Children(runs=room.runs, engine=room.engine)
+        with pytest.raises(errors.UnknownRecipe):
+            await offspring.start(await _call(project, "absent", {}, room))
+        with pytest.raises(errors.ArgsInvalid):
+            await offspring.start(await _call(project, "small", {}, room))
+
+
+async def test_changed_prompt_counts_at_the_next_start(project: programs.Project):
+    """
+    A template that is edited while the service runs is used by the next run, not by one that has begun.
+    """
+    async with bootstrap.build(chosen(project), SERVE) as room:
+        first = await start_small(room)
+        await room.engine.ended(first)
+        project.write("prompts/templates/small_draft.md", "Write it in verse.\n\n{{plan}}\n")
+        second = await start_small(room)
+        await room.engine.ended(second)
+        prompts = [(await room.runs.log(run_id, "draft.1.prompt.md")).decode() for run_id in (first, second)]
+
+    assert "verse" not in prompts[0]
+    assert "verse" in prompts[1]
+
+
+@pytest.mark.parametrize("text", ["point:", "point:0", ":1", "point:x"])
+def test_crash_point_must_be_readable(text: str):
+    """
+    A crash point of the wrong form is a configuration error, not one that never happens.
+    """
+    if text == "point:":
+        assert bootstrap.real_world({settings.CRASH_AT: text})
+        return
+    with pytest.raises(errors.ConfigurationError):
+        bootstrap.real_world({settings.CRASH_AT: text})
+
+
+def test_project_is_prepared_once(tmp_path: Path):
+    """
+    Preparing makes the data directory for its owner alone, and may be repeated.
+    """
+    (tmp_path / "new").mkdir()
+    place = settings.load({}, project=tmp_path / "new").project
+    first, identity = bootstrap.prepare_project(place), (place.data_directory / "data_directory_id").read_text()
+
+    assert bootstrap.prepare_project(place) == first
+    assert (place.data_directory / "data_directory_id").read_text() == identity
+    assert first.stat().st_mode & 0o077 == 0
+    assert json.dumps(sorted(path.name for path in first.iterdir()))
+
+
+async def _call(
+    project: programs.Project, recipe_id: str, args: dict[str, Any], room: bootstrap.Room | None = None
+) -> ports.Call:
+    if room is None:
+        async with bootstrap.build(chosen(project), SERVE) as opened:
+            return await _call(project, recipe_id, args, opened)
+    parent: runs.RunStart = (await room.store.read(await start_small(room))).start
+
+    async def nothing(*_: Any) -> None:
+        return None
+
+    return ports.Call(
+        run=parent,
+        key="child",
+        attempt=1,
+        operation=operations.ChildRun(recipe_id=recipe_id, args=args),
+        place=records.Place(step_id="child"),
+        due_at=None,
+        read_blob=nothing,
+        write_log=nothing,
+    )
