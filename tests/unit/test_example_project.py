@@ -124,6 +124,16 @@ def test_the_outline_is_complete_but_for_the_bell():
     assert [(found["kind"], found["line"]) for found in payload["findings"]] == [("unpaid_plant", 24)]
 
 
+@pytest.mark.parametrize(("scene", "path"), list(SCENES.items()))
+def test_a_scenes_path_means_its_scene_of_the_outline(scene, path):
+    """
+    A recipe that knows only the file finds the beats.
+    """
+    matched = run("outline_analyzer", outline_path=OUTLINE, mode="beat", query=path)["matched"]
+
+    assert (matched["number"], matched["score"]) == (scene, 1.0)
+
+
 def test_drafting_scene_21_finds_what_a_writer_needs():
     """
     The scene, the outline, and the cards of those who appear in it.

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app import errors
@@ -134,6 +134,7 @@ def test_references_are_left_alone_where_literals_are_checked():
     assert {flaw.path for flaw in flaws} == {"$.path", "$.mode", "$.pth"}
 
 
+@settings(deadline=None)
 @given(
     st.dictionaries(
         st.sampled_from(["path", "paths", "mode", "limit", "quiet", "other"]),
@@ -231,6 +232,7 @@ def test_a_payload_whose_rest_is_too_large_ends_all_the_same():
     assert fitted["truncated"]
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from("abc"), st.lists(st.text(max_size=400), max_size=120), min_size=1))
 def test_fitted_payloads_fit_and_keep_the_heads_of_their_lists(payload):
     """

@@ -5,7 +5,7 @@ Documents: front matter, headings, lists, fields and paragraphs with their lines
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.tools import documents, fields
@@ -228,6 +228,7 @@ def test_lists_are_split_at_commas_and_semicolons():
     assert fields.split_list("") == ()
 
 
+@settings(deadline=None)
 @given(st.text(alphabet=st.sampled_from("ab:-#*>`~ \n\r\t1.[]'\"—"), max_size=200))
 def test_any_text_is_a_document_whose_places_lie_in_it(text):
     """

@@ -5,7 +5,7 @@ Prose: sentences, words, direct speech, and where they stand.
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.tools import documents, prose
@@ -137,6 +137,7 @@ def test_an_endless_line_is_cut_into_pieces_of_the_same_line():
     assert all(len(paragraph.text) <= 10_000 for paragraph in found)
 
 
+@settings(deadline=None)
 @given(st.text(alphabet=st.sampled_from("aB .!?…\"“”'’\n-#é1"), max_size=300))
 def test_any_text_is_prose_whose_sentences_lie_in_their_paragraphs(text):
     """

@@ -5,7 +5,7 @@ Dates, numbers and the matching of words.
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.tools import dates, matching
@@ -145,6 +145,7 @@ def test_overlap_is_the_part_of_what_is_wanted():
     assert matching.overlap([], {"a"}) == 0.0
 
 
+@settings(deadline=None)
 @given(st.text(max_size=60))
 def test_stemming_and_date_reading_take_any_text(text):
     """
