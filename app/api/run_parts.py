@@ -49,8 +49,8 @@ async def show_steps(
     """
     Show the journal's lines whole, those of dead and repeated tries included.
     """
-    lines = await desk.runs.steps(run_id, after=queries.position(cursor), limit=limit)
-    following = str(lines[-1].position) if limit is not None and len(lines) == limit else None
+    lines, more = await desk.runs.steps_page(run_id, after=queries.position(cursor), limit=limit)
+    following = str(lines[-1].position) if more else None
     return StreamingResponse(
         _encoded(lines), headers=queries.next_link(request, following), media_type="application/json"
     )

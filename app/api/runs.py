@@ -84,8 +84,8 @@ async def list_runs(desk: At, request: Request, query: Annotated[queries.RunsQue
     """
     List runs; filters are combined.
     """
-    found = await desk.runs.list_runs(query.query())
-    cursor = queries.runs_cursor(found[-1]) if len(found) == query.limit else None
+    found, more = await desk.runs.page(query.query())
+    cursor = queries.runs_cursor(found[-1]) if more else None
     return as_json([row.to_json() for row in found], headers=queries.next_link(request, cursor))
 
 

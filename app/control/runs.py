@@ -4,6 +4,7 @@ Runs: everything that can be asked of them, whoever asks.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 from app import clock, errors
@@ -61,6 +62,13 @@ class Runs:
         """
         return await self._store.list_runs(query)
 
+    async def page(self, query: stores.RunQuery) -> tuple[list[stores.RunSummary], bool]:
+        """
+        Return a page of runs, newest first, and whether more follow.
+        """
+        found = await self._store.list_runs(dataclasses.replace(query, limit=query.limit + 1))
+        return found[: query.limit], len(found) > query.limit
+
     async def ready(self, run_id: str) -> Ready:
         """
         Return a run's consolidated answer as bytes.
@@ -102,9 +110,20 @@ class Runs:
         """
         return await self._reader.view(run_id)
 
-    async def steps(self, run_id: str, *, after: int = -1, limit: int | None = None) -> Sequence[records.Record]:
+    async def steps(self, run_id: str) -> Sequence[records.Record]:
         """
-        Return journal lines in order, those of dead and repeated tries included.
+        Return all journal lines in order, those of dead and repeated tries included.
+
+        Raises:
+            errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
+        """
+        return (await self._reader.view(run_id)).records
+
+    async def steps_page(
+        self, run_id: str, *, after: int = -1, limit: int | None = None
+    ) -> tuple[Sequence[records.Record], bool]:
+        """
+        Return a page of the journal, and whether more lines follow.
 
         Args:
             after: Position of the line before the first.
@@ -113,8 +132,9 @@ class Runs:
         Raises:
             errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
         """
-        lines = (await self._reader.view(run_id)).records
-        return lines[after + 1 : None if limit is None else after + 1 + limit]
+        lines = await self.steps(run_id)
+        end = len(lines) if limit is None else after + 1 + limit
+        return lines[after + 1 : end], end < len(lines)
 
     async def slot(self, run_id: str, name: str) -> dict[str, plain.Json]:
         """

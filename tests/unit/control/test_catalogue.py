@@ -109,7 +109,7 @@ def test_a_broken_file_is_listed_and_others_work(project: Project, content: str,
     assert entry.path == str(path)
     assert entry.flaws
     assert code is None or entry.flaws[0].code == code
-    assert project.catalogue.get("good")
+    assert project.catalogue.get("good").recipe_id == "good"
 
 
 def test_a_broken_recipe_is_not_started(project: Project) -> None:

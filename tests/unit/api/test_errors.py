@@ -1,0 +1,118 @@
+"""
+Errors as HTTP: every error of the tree has its status, and what nobody foresaw is told under an id.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from app import clock, errors
+from app.api import errors as http_errors
+from app.api import safety
+
+STATUSES = {
+    "RequestInvalid": 400,
+    "InputRefused": 400,
+    "UnknownRecipe": 400,
+    "ArgsInvalid": 400,
+    "RecipeInvalid": 400,
+    "TooLarge": 413,
+    "Unroutable": 422,
+    "NotFound": 404,
+    "Conflict": 409,
+    "WrongState": 409,
+    "JournalCorrupt": 409,
+    "NoRoom": 507,
+    "StorageFault": 507,
+    "Unavailable": 503,
+    "InterruptionFault": 503,
+}
+
+
+def tree(root: type[BaseException]) -> Iterator[type[BaseException]]:
+    """
+    Return a class and everything that derives from it.
+    """
+    yield root
+    for child in root.__subclasses__():
+        if child.__module__ == errors.__name__:
+            yield from tree(child)
+
+
+@pytest.mark.parametrize("kind", [*tree(errors.ControlRoomError), *tree(errors.Fault)], ids=lambda kind: kind.__name__)
+def test_every_error_has_its_status(kind: type[errors.ControlRoomError]) -> None:
+    """An error that a client can cause has the status of the contract; every other one is the service's own fault."""
+    problem = http_errors.problem(kind())
+
+    assert (problem.status if problem else None) == STATUSES.get(kind.__name__)
+
+
+def test_a_problem_tells_what_the_error_knows() -> None:
+    """Message, code, flaws and facts of an error stand in its problem document."""
+    flaw = errors.Flaw(path="$.args.x", code="missing_arg", message="is required", line=3)
+    problem = http_errors.problem(
+        errors.ArgsInvalid("it needs x", flaws=[flaw], key="draft", detail={"missing": ["x"]})
+    )
+
+    assert problem is not None
+    assert problem.to_json() == {
+        "type": "urn:control-room:problem:args_invalid",
+        "title": "The arguments do not fit the recipe.",
+        "status": 400,
+        "detail": "it needs x",
+        "code": "args_invalid",
+        "flaws": [flaw.to_json()],
+        "facts": {"missing": ["x"], "key": "draft"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("raised", "status", "code"),
+    [
+        (ZeroDivisionError("secret"), 500, "internal_error"),
+        (errors.RunFailed("secret"), 500, "internal_error"),
+        (errors.StorageFault("no space is left"), 507, "storage_error"),
+        (errors.InterruptionFault(), 503, "interrupted"),
+        (errors.NondeterminismFault("secret"), 500, "nondeterminism"),
+    ],
+)
+async def test_whatever_is_raised_is_answered(raised: BaseException, status: int, code: str) -> None:
+    """An error or fault that no handler knew is a problem document, and a 500 tells nothing but an id."""
+
+    async def broken(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        raise raised
+
+    transport = httpx.ASGITransport(safety.Safety(broken, clock.RandomIds()))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+        answer = await http.get("/")
+
+    assert answer.status_code == status
+    assert answer.json()["code"] == ("internal_error" if status == 500 else code)
+    assert "secret" not in answer.text
+
+
+async def test_an_answer_that_has_begun_is_broken_off(caplog: pytest.LogCaptureFixture) -> None:
+    """A failure in the middle of an answer is logged and breaks it off, since its status cannot be taken back."""
+    sent: list[str] = []
+
+    async def half(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise ZeroDivisionError
+
+    async def receive() -> dict[str, object]:
+        return {"type": "http.request"}
+
+    async def send(message: dict[str, object]) -> None:
+        sent.append(str(message["type"]))
+
+    scope = {"type": "http", "method": "GET", "path": "/x"}
+    with caplog.at_level(logging.ERROR), pytest.raises(ZeroDivisionError):
+        await safety.Safety(half, clock.RandomIds())(scope, receive, send)  # type: ignore[arg-type]
+
+    assert sent == ["http.response.start"]
+    assert caplog.records[0].__dict__["path"] == "/x"

@@ -1,0 +1,80 @@
+"""
+Queries: cursors that only this service can have made.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app import clock, errors
+from app.api import polling, queries
+from app.engine import stores
+
+ROW = stores.RunSummary(
+    run_id="20260210T143000Z-abcdef",
+    recipe_id="draft",
+    dialect="control_room",
+    status="done",
+    created_at="2026-02-10T14:30:00.000Z",
+    updated_at="2026-02-10T14:30:00.000Z",
+    completed_at=None,
+    description="",
+    labels={},
+    priority=0,
+    session_id="",
+    parent_run_id=None,
+    error_code=None,
+    owner="service",
+)
+
+
+@given(st.datetimes(), st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True))
+def test_a_cursor_leads_back_to_its_run(at: object, run_id: str) -> None:
+    """The cursor of a page stands for the last run of it, whatever its id and time."""
+    created_at = clock.stamp(clock.instant(f"{at}+00:00"))
+    cursor = queries.runs_cursor(dataclasses.replace(ROW, run_id=run_id, created_at=created_at))
+
+    assert queries.RunsQuery.model_validate({"cursor": cursor}).query().cursor == (created_at, run_id)
+    assert cursor.isascii()
+    assert not set(cursor) & set("=&?#+/% ")
+
+
+@given(st.text(min_size=1, max_size=60).filter(lambda text: "\x00" not in text))
+def test_anything_else_is_refused(text: str) -> None:
+    """A text that is no cursor is refused, never misread and never a failure."""
+    try:
+        cursor = queries.RunsQuery.model_validate({"cursor": text}).query().cursor
+    except errors.RequestInvalid as error:
+        told = error.code
+    else:
+        told = "bad_cursor" if cursor is None else "read"
+
+    assert told in ("bad_cursor", "read")
+
+
+@pytest.mark.parametrize("cursor", ["", "-1", "1.5", "x", "１", "9" * 16])
+def test_a_step_cursor_is_a_position(cursor: str) -> None:
+    """The cursor of a step list is a plain number."""
+    with pytest.raises(errors.RequestInvalid):
+        queries.position(cursor)
+
+    assert (queries.position(None), queries.position("7")) == (-1, 7)
+
+
+@pytest.mark.parametrize(
+    ("header", "tags"),
+    [
+        (None, set()),
+        ('"a"', {'"a"'}),
+        ('W/"a", "b"', {'"a"', '"b"'}),
+        ("*", {"*"}),
+        ("", {""}),
+    ],
+)
+def test_entity_tags_are_read(header: str | None, tags: set[str]) -> None:
+    """Every tag of a header counts, weak ones as strong."""
+    assert polling.entity_tags(header) == tags
