@@ -110,7 +110,8 @@ async def build(chosen: settings.Settings, use: Use = Use(), world: World | None
     """
     world = world or real_world(os.environ)
     people = _roster(chosen)
-    _refuse_broken(people)
+    if not use.look_only:
+        _refuse_broken(people)
     reference = _reference(chosen, people, world)
     async with AsyncExitStack() as closing:
         kept = await _store(closing, chosen, use, world, reference)

@@ -27,6 +27,10 @@ class Shelf:
         agents: Sequence[library.Agent],
         prompt_folders: Sequence[Path],
     ) -> None:
+        """
+        Args:
+            prompt_folders: Layers of prompts, the bundled one first; that one belongs to the program and never changes.
+        """
         self._tools = tools
         self._agents = tuple(agents)
         self._prompt_folders = tuple(prompt_folders)
@@ -37,7 +41,7 @@ class Shelf:
         """
         Return everything that recipes can refer to.
         """
-        marks = [mark for folder in self._prompt_folders for mark in _marks(folder)]
+        marks = [mark for folder in self._prompt_folders[1:] for mark in _marks(folder)]
         if marks != self._marks:
             templates = prompts.load(self._prompt_folders).templates
             self._library = library.Library(tools=self._tools, agents=self._agents, prompts=templates)

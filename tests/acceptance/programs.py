@@ -148,7 +148,7 @@ def control_room(*arguments: str | Path, project: Project | None = None, code: i
     surroundings = mock.patch.dict(os.environ, environment(project, **given), clear=True)
     with surroundings, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         returned = root.execute([*map(str, arguments)])
-    ended = Ended(int(returned), *(stream.buffer.getvalue().decode() for stream in (out, err)))  # type: ignore[attr-defined]
+    ended = Ended(int(returned), *(stream.buffer.getvalue().decode() for stream in (out, err)))
     return _checked(ended, arguments, code)
 
 

@@ -564,6 +564,21 @@ def test_agents_are_checked(project: programs.Project):
     assert "planner-test" in programs.control_room("agents", "check", project=project, code=None).stdout
 
 
+def test_broken_agents_file_does_not_hide_runs(project: programs.Project):
+    """
+    With an `agents.json` that cannot be used nothing is started, but everything can still be looked at.
+    """
+    run_id = run_small(project)["run_id"]
+    project.write("agents.json", '{"agents": [')
+
+    assert [run["run_id"] for run in programs.asked("runs", "list", project=project)] == [run_id]
+    programs.control_room("runs", "show", str(run_id), project=project)
+    programs.control_room("recipes", "list", project=project)
+    for refused in (["run", "small", "--arg", "words=x"], ["agents", "check"], ["config", "check"]):
+        told = programs.control_room(*refused, project=project, code=5)
+        assert "agents.json" in told.stderr + told.stdout
+
+
 def test_index_is_rebuilt_from_the_folders(project: programs.Project):
     """
     After a lost index every run is found again.
