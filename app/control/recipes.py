@@ -115,11 +115,15 @@ class Catalogue:
         """
         Return every recipe that no later layer shadows, by id; broken files too.
         """
+        shelf = self._library()
         entries: dict[str, list[Entry]] = {}
         for files in self._layers:
             for recipe_id, group in _grouped(files.read()).items():
                 shadows = tuple(dict.fromkeys(entry.layer for entry in entries.get(recipe_id, ())))
-                entries[recipe_id] = [self._entry(file, files.layer, group, shadows) for file in group]
+                shown = [_entry(file, files.layer, shadows) for file in group]
+                entries[recipe_id] = [
+                    self._judged(entry, file, group, shelf) for entry, file in zip(shown, group, strict=True)
+                ]
         return [entry for recipe_id in sorted(entries) for entry in entries[recipe_id]]
 
     def find(self, recipe_id: str) -> Entry:
@@ -208,23 +212,15 @@ class Catalogue:
             )
         return self._dialects[name]
 
-    def _entry(self, file: RecipeFile, layer: Layer, group: list[RecipeFile], shadows: tuple[str, ...]) -> Entry:
-        entry = Entry(
-            recipe_id=file.recipe_id,
-            dialect=file.dialect,
-            layer=layer.name,
-            path=str(file.path),
-            recipe=file.recipe,
-            flaws=file.flaws,
-            shadows=shadows,
-        )
+    def _judged(self, entry: Entry, file: RecipeFile, group: list[RecipeFile], shelf: library.Library) -> Entry:
         if file.recipe is None:
-            flaws = self._unsound(file.dialect, file.source, file.path.stem, self._library()) if file.source else ()
+            flaws = self._unsound(file.dialect, file.source, file.path.stem, shelf) if file.source else ()
             return dataclasses.replace(entry, flaws=flaws or file.flaws)
-        return dataclasses.replace(entry, flaws=(*_collisions(file, group), *self._check(entry.path, file.recipe)))
+        flaws = (*_collisions(file, group), *self._check(entry.path, file.recipe, shelf))
+        return dataclasses.replace(entry, flaws=flaws)
 
-    def _check(self, path: str, recipe: library.Recipe) -> tuple[errors.Flaw, ...]:
-        shelf, known = self._library(), self._checked.get(path)
+    def _check(self, path: str, recipe: library.Recipe, shelf: library.Library) -> tuple[errors.Flaw, ...]:
+        known = self._checked.get(path)
         if known is None or known[0] is not recipe or known[1] is not shelf:
             known = self._checked[path] = (recipe, shelf, self._unfit(recipe, shelf))
         return known[2]
@@ -254,6 +250,17 @@ def layers(bundled: Path, data_directory: Path, dialects: Iterable[str]) -> tupl
 
 def _by_dialect(root: Path, dialects: Iterable[str]) -> tuple[Folder, ...]:
     return tuple(Folder(dialect=name, path=root / name) for name in dialects)
+
+
+def _entry(file: RecipeFile, layer: Layer, shadows: tuple[str, ...]) -> Entry:
+    return Entry(
+        recipe_id=file.recipe_id,
+        dialect=file.dialect,
+        layer=layer.name,
+        path=str(file.path),
+        recipe=file.recipe,
+        shadows=shadows,
+    )
 
 
 def _grouped(files: Iterable[RecipeFile]) -> dict[str, list[RecipeFile]]:
