@@ -59,7 +59,7 @@ class Progress:
                 return _sentence(f"run {event['run_id']} {told.get('status')}", _message(told))
             case other:
                 reason = told.get("reason") or _message(told)
-                return _sentence(other, str(reason) if reason else None)
+                return _sentence(other.replace(".", " "), str(reason) if reason else None)
 
     def _begin(self, key: str, told: Mapping[str, Any]) -> str | None:
         again = f" (try {told['attempt']})" if told.get("attempt", 1) > 1 else ""
