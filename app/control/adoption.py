@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app import clock, errors
+from app.control import arguments
 from app.control.recipes import Catalogue
 from app.control.starting import Starter
 from app.control.workspaces import Workspaces
@@ -43,7 +44,7 @@ class Adopter:
             recipe_id=recipe_id,
             created_at=told.instant("created_at") or clock.stamp(self._clock.now()),
             description=task.text("description") or recipe.label,
-            args=task.object("initial_args"),
+            args=arguments.completed(task.object("initial_args"), recipe),
             session_id=told.text("session_id") or "",
             session_plan_task_id=task.number("session_plan_task_id"),
             labels={name: value for name, value in told.object("labels").items() if isinstance(value, str)},

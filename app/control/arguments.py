@@ -31,7 +31,7 @@ def fit(args: Mapping[str, plain.Json], recipe: library.Recipe) -> dict[str, pla
         errors.RecipeInvalid: `args_schema` is itself broken.
     """
     schema = recipe.args_schema
-    filled = _filled(dict(args), schema)
+    filled = completed(args, recipe)
     missing, undeclared = _missing(filled, schema), _undeclared(filled, schema)
     reported = {*missing, *undeclared}
     flaws = [*map(_missing_flaw, missing), *(_undeclared_flaw(name, schema) for name in undeclared)]
@@ -39,6 +39,13 @@ def fit(args: Mapping[str, plain.Json], recipe: library.Recipe) -> dict[str, pla
     if flaws:
         raise errors.ArgsInvalid(_sentence(recipe, missing, undeclared, flaws), flaws=flaws, detail=_facts(missing))
     return filled
+
+
+def completed(args: Mapping[str, plain.Json], recipe: library.Recipe) -> dict[str, plain.Json]:
+    """
+    Return the arguments with the recipe's defaults filled in, whatever else is wrong with them.
+    """
+    return _filled(dict(args), recipe.args_schema)
 
 
 def declared(schema: Mapping[str, plain.Json]) -> frozenset[str]:

@@ -154,8 +154,8 @@ class Reader:
     async def _shown(self, run_id: str) -> tuple[dict[str, plain.Json], bool]:
         try:
             view = await self.view(run_id)
-        except errors.JournalCorrupt as error:
-            return await self._damaged(run_id, error), False
+        except (errors.JournalCorrupt, errors.RequestInvalid) as error:
+            return await self._unreadable(run_id, error), False
         standing = self._engine.standing(run_id)
         return views.detail(view) | {"holder": standing.holder if standing else None}, _is_ours(view)
 
@@ -179,8 +179,10 @@ class Reader:
         dialect = self._dialects.get(loaded.start.dialect)
         return await review.review(loaded, dialect, functools.partial(self._store.read_blob, run_id))
 
-    async def _damaged(self, run_id: str, error: errors.JournalCorrupt) -> dict[str, plain.Json]:
+    async def _unreadable(self, run_id: str, error: errors.ControlRoomError) -> dict[str, plain.Json]:
+        # A damaged run, or a folder written by hand that cannot be adopted now: its row is all there is.
         row = await self._store.summary(run_id)
+        damaged = isinstance(error, errors.JournalCorrupt)
         start = runs.RunStart(
             run_id=run_id,
             recipe_id=row.recipe_id,
@@ -198,7 +200,8 @@ class Reader:
         )
         view = views.RunView(
             start=start,
-            status=states.RunState.FAILED,
+            status=states.RunState.FAILED if damaged else states.RunState(row.status),
+            reason=None if damaged else error.code,
             error=error.to_json(),
             updated_at=row.updated_at,
             completed_at=row.completed_at,

@@ -33,6 +33,8 @@ class Settlement:
         self._run_log, self._portrait, self._durability = log, portrait, durability
         self._masker, self._reach = equipment.masker, equipment.probes.reach
         self._run_id = log.loaded.start.run_id
+        # A pause that stood in the journal already has had its event at the latest when the run was loaded.
+        self._pause_is_told = log.loaded.decisions.paused is not None
 
     async def end(self, conductor: Conductor) -> RunState:
         """
@@ -119,12 +121,15 @@ class Settlement:
         code = str(error["code"]) if error else None
         self._portrait.touch()
         await self._durability.commit(self._run_log.rest)
-        await self._run_log.move(Transition.end(self._run_id, status, self._portrait.now(), code))
+        ended = self._run_log.loaded.decisions.ended
+        at = ended.at if ended else self._portrait.now()
+        await self._run_log.move(Transition.end(self._run_id, status, at, code))
 
     async def _show_pause(self, reason: str | None, error: Mapping[str, plain.Json] | None) -> RunState:
         code = str(error["code"]) if error else None
         self._portrait.rest(RunState.PAUSED, reason, error)
-        self._run_log.add_event(EventType.RUN_PAUSED, None, {"reason": reason, "error": error})
+        if not self._pause_is_told:
+            self._run_log.add_event(EventType.RUN_PAUSED, None, {"reason": reason, "error": error})
         await self._durability.commit(self._run_log.rest)
         await self._run_log.move(Transition.pause(self._run_id, self._portrait.now(), code))
         return RunState.PAUSED

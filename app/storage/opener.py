@@ -71,28 +71,27 @@ class Opener:
         return authority.judge(run_id, start, steps, control).loaded()
 
     async def _open(self, run_id: str) -> FolderLog:
-        lock = await self._means.workers.run(lambda: opening.take(self._means.disk, run_id))
         try:
-            return await self._opened(run_id, lock)
-        except OSError as error:
-            lock.release()
-            raise self._means.room.failed(layout.run_folder(run_id), error) from error
-        except BaseException:
-            lock.release()
-            raise
-
-    async def _opened(self, run_id: str, lock: Lock) -> FolderLog:
-        adopted: adoption.Found | None = None
-        if not await self._means.workers.run(lambda: self._has_start(run_id)):
-            adopted = await self._adopt_folder(run_id)
-        try:
-            found = await self._means.workers.run(lambda: opening.prepare(self._means, run_id, lock))
+            lock, found = await self._means.workers.run(lambda: self._enter(run_id))
+            return await self._begin(run_id, lock, found)
         except errors.JournalCorrupt as error:
             await self._declare_failed(run_id, error)
             raise
-        log = FolderLog(found.opened, self._means, self._identity, self._forget)
-        self.logs[run_id] = log
-        await self._complete(log, found, adopted)
+        except OSError as error:
+            raise self._means.room.failed(layout.run_folder(run_id), error) from error
+
+    async def _begin(self, run_id: str, lock: Lock, found: Opening | None) -> FolderLog:
+        adopted: adoption.Found | None = None
+        try:
+            if found is None:
+                adopted = await self._adopt_folder(run_id)
+                found = await self._means.workers.run(lambda: opening.prepare(self._means, run_id, lock))
+            log = self.logs[run_id] = FolderLog(found.opened, self._means, self._identity, self._forget)
+            await self._complete(log, found, adopted)
+        except BaseException:
+            self._forget(run_id)
+            lock.release()
+            raise
         return log
 
     async def _complete(self, log: FolderLog, found: Opening, adopted: adoption.Found | None) -> None:
@@ -114,8 +113,16 @@ class Opener:
             self._closings.add(closing)
             closing.add_done_callback(self._closings.discard)
 
-    def _has_start(self, run_id: str) -> bool:
-        return self._means.disk.has_file(f"{layout.run_folder(run_id)}/{layout.START}")
+    def _enter(self, run_id: str) -> tuple[Lock, Opening | None]:
+        # In one job, since a hop costs as much as the opening of a short run.
+        lock = opening.take(self._means.disk, run_id)
+        try:
+            if self._means.disk.has_file(f"{layout.run_folder(run_id)}/{layout.START}"):
+                return lock, opening.prepare(self._means, run_id, lock)
+        except BaseException:
+            lock.release()
+            raise
+        return lock, None
 
     # -- adoption
 
