@@ -1,8 +1,9 @@
 """
 Set up the project and run every check and every test.
 
-    python3 scripts/check.py [--only NAME ...] [pytest arguments ...]
+    python3 scripts/check.py [--only NAME ...] [--long] [pytest arguments ...]
 
+Some tests try every case and have a sample that is always run; with --long all cases are tried, which takes half an hour.
 The exit code is 0 only if all of them pass; a failing check does not keep the later ones from running.
 """
 
@@ -28,7 +29,10 @@ def main() -> None:
     parser.add_argument(
         "--only", action="append", metavar="NAME", help="format, lint, types, rooms, docstrings or tests"
     )
+    parser.add_argument("--long", action="store_true", help="run the tests marked slow, too")
     chosen, rest = parser.parse_known_args()
+    if not chosen.long:
+        rest = ["-m", "not slow", *rest]
     python = environment.prepare(environment.DEV, environment.MODEL)
     checks = _checks(python, rest)
     unknown = sorted(set(chosen.only or []) - set(checks))

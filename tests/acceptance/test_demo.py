@@ -24,7 +24,6 @@ def project(tmp_path: Path) -> Path:
     return shutil.copytree(EXAMPLE, tmp_path / "example", ignore=shutil.ignore_patterns(".control-room", "Drafts"))
 
 
-@pytest.mark.slow
 @pytest.mark.model
 @pytest.mark.timeout(300)
 def test_demo_runs_the_main_job(project: Path) -> None:
