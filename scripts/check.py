@@ -3,7 +3,7 @@ Set up the project and run every check and every test.
 
     python3 scripts/check.py [--only NAME ...] [--long] [pytest arguments ...]
 
-Some tests try every case and have a sample that is always run; with --long all cases are tried, which takes half an hour.
+Where trying every case takes many minutes a sample is tried; with --long every case is.
 The exit code is 0 only if all of them pass; a failing check does not keep the later ones from running.
 """
 
