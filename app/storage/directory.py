@@ -9,6 +9,7 @@ import json
 import os
 import socket
 import stat
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ _IDENTITY = "data_directory_id"
 _SERVICE = "service.json"
 _INDEX = "index.db"
 _FOLDER_MODE = 0o700
+_LOOKS = 5
+_LOOK_SECONDS = 0.01
 
 _GITIGNORE = f"""\
 # Written by Control Room on first use: what runs leave behind stays out of the project's history.
@@ -111,7 +114,7 @@ class DataDirectory:
             errors.DataDirectoryBusy: another process is; `detail` says which: `pid, host, since, url`.
         """
         self.prepare()
-        lock = os_disk.lock(str(self.path))
+        lock = self._locked()
         if lock is None:
             raise self._busy()
         facts = {"pid": os.getpid(), "host": socket.gethostname(), "since": clock.stamp(self._clock.now())}
@@ -132,8 +135,18 @@ class DataDirectory:
             return None
         return self._told()
 
+    def _locked(self) -> OsLock | None:
+        # `service` of another process holds the lock for an instant; a service holds it for longer than that.
+        for _ in range(_LOOKS):
+            lock = os_disk.lock(str(self.path))
+            if lock is not None:
+                return lock
+            threading.Event().wait(_LOOK_SECONDS)
+        return None
+
     def _make_private(self, folder: str) -> None:
-        self._disk.add_folder(folder) if folder else None
+        if folder:
+            self._disk.add_folder(folder)
         place = self.path / folder
         if stat.S_IMODE(place.stat().st_mode) != _FOLDER_MODE:
             place.chmod(_FOLDER_MODE)

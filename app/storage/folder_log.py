@@ -28,6 +28,7 @@ T = TypeVar("T")
 _CONTESTED = frozenset(
     {decisions.DecisionKind.CANCEL_REQUESTED, decisions.DecisionKind.ENDED, decisions.DecisionKind.RESUMED}
 )
+_UNFINISHED = frozenset(state for state in states.RunState if not state.finished)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +67,7 @@ class FolderLog:
         self._projections = Projections(self.run_id, self._start.session_id, means, self._book, set(opened.proven))
         self._contest, self._healing = asyncio.Lock(), asyncio.Lock()
         self._ending = False
+        self._owed: runs.Transition | None = None
         self._closed = False
 
     async def append_step(self, line: Mapping[str, plain.Json]) -> records.Record:
@@ -164,13 +166,25 @@ class FolderLog:
 
     async def move(self, transition: runs.Transition) -> bool:
         """
-        Apply a move to this run's row.
+        Apply a move to this run's row; one that cannot be written now is owed, since the row then errs as it may.
 
         Raises:
-            errors.StorageFault: the row could not be written.
+            errors.StorageFault: the row must leave a finished state and could not be written.
         """
+        ended = self.loaded.decisions.ended
+        # An ending on disk is true whatever state the row was left in.
+        since = _UNFINISHED if ended is not None and ended.status is transition.to else transition.since
+        mine = dataclasses.replace(transition, run_id=self.run_id, since=transition.since | since)
         self._means.probes.reach("storage.move.before_row")
-        moved = await self._means.index.move(dataclasses.replace(transition, run_id=self.run_id))
+        try:
+            moved = await self._means.index.move(mine)
+        except errors.StorageFault as fault:
+            if not mine.since <= _UNFINISHED:
+                raise
+            _log.warning("a row is owed: %s", fault.message, extra={"run_id": self.run_id})
+            self._owed, moved = mine, True
+        else:
+            self._owed = None
         self._means.probes.reach("storage.move.after_row")
         return moved
 
@@ -184,6 +198,7 @@ class FolderLog:
         async with self._healing:
             await self._steps.heal()
             await self._control.heal()
+            await self._pay()
             if not self._means.room.free:
                 await self._written(".room", lambda: disk.try_writing(self._means.disk, f"{self._folder}/.room"))
 
@@ -196,6 +211,7 @@ class FolderLog:
         self._closed = True
         await self._steps.close()
         await self._control.close()
+        await self._pay()
         try:
             await self._projections.flush()
         except errors.StorageFault as fault:
@@ -287,6 +303,10 @@ class FolderLog:
                 self._book.open_block(self.loaded.decisions.taken)
 
         await self._control.append(plain.encode(line), sync=sync, landed=fold)
+
+    async def _pay(self) -> None:
+        if self._owed is not None:
+            await self.move(self._owed)
 
     def _now(self) -> str:
         return clock.stamp(self._means.clock.now())

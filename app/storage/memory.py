@@ -41,16 +41,18 @@ class MemoryStore(DiskStore):
         self.index = index or MemoryIndex()
         """Its rows."""
 
-    def crashed(self, *, lose_unsynced: bool = False) -> MemoryStore:
+    def crashed(self, *, lose_unsynced: bool = False, probes: probes.Probes | None = None) -> MemoryStore:
         """
         Return the store that a restart finds; this one is dead.
 
         Args:
             lose_unsynced: Whether the machine lost power; otherwise only the process died.
+            probes: Named points of the new store.
         """
         self.abandon()
         left = self.disk.crashed(lose_unsynced=lose_unsynced)
-        return MemoryStore(clock=self._clock, adopt=self._adopt, disk=left, index=self.index.copy())
+        index = self.index.copy()
+        return MemoryStore(clock=self._clock, probes=probes, adopt=self._adopt, disk=left, index=index)
 
     def _prepare(self) -> tuple[Means, str]:
         for folder in layout.FOLDERS:

@@ -9,17 +9,30 @@ from pathlib import Path
 
 import pytest
 
+from app.storage.sql import migrations, sessions
 from tests.conformance import houses
 
 
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """
+    Give an index without rows, since migrating costs more than most of the tests.
+    """
+    file = tmp_path_factory.mktemp("migrated") / "index.db"
+    engine = sessions.connect(f"sqlite:///{file}")
+    migrations.migrate(engine)
+    engine.dispose()
+    return file.read_bytes()
+
+
 @pytest.fixture(params=["folder", "memory", "memory after a power cut"])
-async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[houses.House]:
+async def house(request: pytest.FixtureRequest, tmp_path: Path, migrated: bytes) -> AsyncIterator[houses.House]:
     """
     Give a house for a store, and close the store in the end.
     """
     made: houses.House
     if request.param == "folder":
-        made = houses.FolderHouse(tmp_path)
+        made = houses.FolderHouse(tmp_path, migrated)
     else:
         made = houses.MemoryHouse(lose_unsynced="power" in request.param)
     yield made

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from app import clock
+from app import clock, errors
 from app.engine import plain, runs
 from app.engine.decisions import DecisionKind
 from app.engine.states import RunState
@@ -176,6 +176,22 @@ class House:
         self.adopted.append(manifest)
         return start(str(manifest["run_id"]), recipe_id=str(manifest["recipe_id"]))
 
+    def refuse_rows(self) -> None:
+        """
+        Let no row be moved.
+        """
+
+        async def refuse(transition: runs.Transition) -> bool:
+            raise errors.StorageFault("the index is full")
+
+        self.store._parts.means.index.move = refuse  # type: ignore[method-assign]
+
+    def allow_rows(self) -> None:
+        """
+        Let rows be moved again.
+        """
+        del self.store._parts.means.index.move
+
     # -- looking and tampering
 
     def path(self, name: str, run_id: str = RUN) -> str:
@@ -216,9 +232,11 @@ class FolderHouse(House):
     A store over a folder of the machine.
     """
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, migrated: bytes) -> None:
         super().__init__()
         self.place = place / ".control-room"
+        self.place.mkdir()
+        (self.place / "index.db").write_bytes(migrated)
         self.store = self._built()
 
     def _built(self) -> FolderStore:

@@ -192,6 +192,39 @@ async def test_a_move_applies_from_an_expected_state_only(house: House) -> None:
     assert (await house.store.summary(RUN)).completed_at == "2026-02-10T14:32:00.000Z"
 
 
+async def test_an_ending_on_disk_moves_a_row_from_any_unfinished_state(house: House) -> None:
+    """Though a power cut took the row's last moves, it becomes what the journal says."""
+    log = await houses.begun(house)
+    await ending(log, "done")
+    done = Transition.end(RUN, RunState.DONE, "2026-02-10T14:32:00.000Z")
+    before = (await house.store.summary(RUN)).status
+
+    assert before == "pending"
+    assert await log.move(done)
+    assert not await log.move(done)
+
+
+async def test_a_row_that_cannot_be_written_is_owed(house: House) -> None:
+    """A full index holds up no run: the row errs towards unfinished and is written when the run heals or closes."""
+    log = await houses.begun(house)
+    house.refuse_rows()
+    take, done = (
+        Transition.take(RUN, "2026-02-10T14:31:00.000Z"),
+        Transition.end(RUN, RunState.DONE, "2026-02-10T14:32:00.000Z"),
+    )
+    await log.move(take)
+    await ending(log, "done")
+    await log.move(done)
+    owed = (await house.store.summary(RUN)).status
+    with pytest.raises(errors.StorageFault):
+        await log.move(Transition.queue(RUN, "2026-02-10T14:33:00.000Z"))
+    house.allow_rows()
+    await log.close()
+
+    assert owed == "pending"
+    assert (await house.store.summary(RUN)).status == "done"
+
+
 async def test_a_move_back_clears_the_ending(house: House) -> None:
     """A run that is sent on is no longer completed and has no error."""
     log = await houses.begun(house)

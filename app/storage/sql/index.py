@@ -192,13 +192,21 @@ class SqlIndex:
     def _open(self) -> bool:
         if self._engine is not None:
             return False
+        try:
+            return self._migrated_or_renewed()
+        except (exc.SQLAlchemyError, ImportError, OSError) as error:
+            message = f"the index {self._shown()} cannot be used: {getattr(error, 'orig', None) or error}"
+            raise errors.ConfigurationError(message, code="index_unusable") from error
+
+    def _migrated_or_renewed(self) -> bool:
         file = _file(self._url)
-        if file is not None:
-            _make_private(file)
+        if file is None:
+            return self._migrated()
+        _make_private(file)
         try:
             return self._migrated()
         except exc.DatabaseError as error:
-            if file is None or not _damaged(error):
+            if not _damaged(error):
                 raise
             _log.error("the index is damaged and is made anew", extra={"file": str(file), "error": str(error.orig)})
             _set_aside(file)
@@ -208,12 +216,18 @@ class SqlIndex:
     def _migrated(self) -> bool:
         engine = sessions.connect(self._url)
         try:
-            new = _patiently(functools.partial(migrations.migrate, engine))
+            new = _retried(functools.partial(migrations.migrate, engine))
         except BaseException:
             engine.dispose()
             raise
         self._engine = engine
         return new
+
+    def _shown(self) -> str:
+        try:
+            return make_url(self._url).render_as_string(hide_password=True)
+        except exc.ArgumentError:
+            return "address"
 
 
 def _busy(error: BaseException) -> bool:
@@ -226,16 +240,22 @@ def _damaged(error: exc.DatabaseError) -> bool:
 
 def _patiently(work: Callable[[], T]) -> T:
     try:
-        for attempt in tenacity.Retrying(
-            retry=tenacity.retry_if_exception(_busy),
-            wait=tenacity.wait_exponential(multiplier=0.01, max=0.5),
-            stop=tenacity.stop_after_delay(_BUSY_SECONDS),
-            reraise=True,
-        ):
-            with attempt:
-                result = work()
-    except exc.OperationalError as error:
+        return _retried(work)
+    except exc.IntegrityError:
+        raise
+    except exc.DatabaseError as error:
         raise errors.StorageFault(f"the index could not be used: {error.orig}", detail={"file": "index"}) from error
+
+
+def _retried(work: Callable[[], T]) -> T:
+    for attempt in tenacity.Retrying(
+        retry=tenacity.retry_if_exception(_busy),
+        wait=tenacity.wait_exponential(multiplier=0.01, max=0.5),
+        stop=tenacity.stop_after_delay(_BUSY_SECONDS),
+        reraise=True,
+    ):
+        with attempt:
+            result = work()
     return result
 
 

@@ -5,7 +5,7 @@ The pace of projections: a run in a hurry is not held up by what is written abou
 from __future__ import annotations
 
 import asyncio
-import time
+import threading
 from pathlib import Path
 
 from app.engine.events import EventType
@@ -31,7 +31,7 @@ class Writing:
         Spend the time that a slow disk would.
         """
         if point == "storage.snapshot.before_write":
-            time.sleep(LONG_SECONDS)
+            threading.Event().wait(LONG_SECONDS)
             self.seconds += LONG_SECONDS
             self.count += 1
 

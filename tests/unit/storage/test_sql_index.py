@@ -245,6 +245,20 @@ async def test_an_index_of_a_later_version_is_used_as_it_is(tmp_path: Path) -> N
     assert [run.run_id for run in found] == ["r1"]
 
 
+@pytest.mark.parametrize(
+    "url", ["nonsense", "sqlite:////none/index.db", "oracle+none://u:secret@h/d", "sqlite:////proc"]
+)
+async def test_an_index_that_cannot_be_used_is_told(url: str) -> None:
+    """A wrong address is a configuration error in one sentence, without its password."""
+    made = SqlIndex(url)
+    with pytest.raises(errors.ConfigurationError) as caught:
+        await made.start()
+    await made.close()
+
+    assert caught.value.code == "index_unusable"
+    assert "secret" not in caught.value.message
+
+
 async def test_a_closed_index_says_so(tmp_path: Path) -> None:
     """After closing, a question is a fault and not a crash."""
     made = SqlIndex(f"sqlite:///{tmp_path / 'index.db'}")
