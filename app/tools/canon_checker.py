@@ -197,7 +197,7 @@ def _facts_by_relevance(entities: Sequence[Entity], cast: Cast, scene: Scene | N
 def _unknown_names(scene: Scene | None, cast: Cast) -> list[str]:
     if scene is None:
         return []
-    seen = dict.fromkeys(sighting.name for sighting in names.sightings([scene.document]))
+    seen = dict.fromkeys(sighting.name for sighting in names.certain(names.sightings([scene.document])))
     return [name for name in seen if not cast.mentions(name)]
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from app.tools import bounds, documents, prose
+from app.tools import bounds, documents, matching, prose
 from app.tools.canon import Entity
 
 _CAPITALISED = re.compile(r"(?<!\w)[^\W\d_a-z]\w{0,30}(?:-\w{1,30})?(?: [^\W\d_a-z]\w{1,30}){0,3}")
@@ -43,6 +43,8 @@ class Sighting:
     """Whether it opens a sentence, where any word has a capital."""
     has_article: bool
     """Whether `the` stands before it."""
+    is_certain: bool = False
+    """Whether it is a name for sure: it also stands where only names have capitals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,27 +67,38 @@ class Slip:
 
 def sightings(texts: Iterable[documents.Document]) -> list[Sighting]:
     """
-    Return all proper names of the texts in order.
+    Return all proper names of the texts in order, and words that may be some since they open a sentence.
 
-    A word that only ever opens sentences, or that is also written small, is no name.
+    A word that is also written small is no name.
     """
     seen: list[Sighting] = []
-    small: set[str] = set()
+    small: set[str] = set(matching.STOPWORDS)
     for document in texts:
         for paragraph in prose.paragraphs(document):
             small.update(word for word in prose.words(paragraph.text) if word[0].islower())
             seen.extend(_in_paragraph(paragraph, document.path))
     sure = {sighting.name for sighting in seen if not sighting.opens}
     kept = (_without_opening(sighting, sure) for sighting in seen)
-    return [s for s in kept if s.name in sure and s.name.lower() not in small and s.name not in _TITLES]
+    return [
+        dataclasses.replace(sighting, is_certain=sighting.name in sure)
+        for sighting in kept
+        if sighting.name.lower() not in small and sighting.name not in _TITLES
+    ]
+
+
+def certain(seen: Iterable[Sighting]) -> list[Sighting]:
+    """
+    Return those that are names for sure.
+    """
+    return [sighting for sighting in seen if sighting.is_certain]
 
 
 def entities(seen: Sequence[Sighting]) -> list[Entity]:
     """
     Return the frequent names as members of a cast of which nothing else is known.
     """
-    counts = Counter(sighting.name for sighting in seen)
-    with_article = Counter(sighting.name for sighting in seen if sighting.has_article)
+    counts = Counter(sighting.name for sighting in certain(seen))
+    with_article = Counter(sighting.name for sighting in certain(seen) if sighting.has_article)
     frequent = sorted(counts, key=lambda name: (-counts[name], name))[:_MAX_NAMES]
     return [
         Entity(
@@ -110,16 +123,21 @@ def slips(seen: Sequence[Sighting], known: Iterable[str]) -> list[Slip]:
     """
     first: dict[str, Sighting] = {}
     counts: Counter[str] = Counter()
+    sure: set[str] = set()
     for sighting in seen:
         for word in sighting.name.split():
             counts[word] += 1
             first.setdefault(word, sighting)
+            sure.update([word] if sighting.is_certain else [])
     right = {word for name in known for word in name.split() if word[:1].isupper()}
     doubtful = [word for word in sorted(counts) if word not in right and len(word) >= _SHORTEST_COMPARED][:_MAX_NAMES]
-    candidates = sorted(right | {word for word, count in counts.items() if count > 1})[:_MAX_NAMES]
+    candidates = sorted(right | {word for word in sure if counts[word] > 1})[:_MAX_NAMES]
     found = []
     for word in doubtful:
         near = [other for other in candidates if _is_slip(word, other, counts, right)]
+        if word not in sure:
+            # `Dark fell.` is no slip for Mark, `Brahm waved.` may be one for Bram.
+            near = [other for other in near if other[0] == word[0] and len(word) > _SHORTEST_COMPARED]
         if near:
             intended = min(near, key=lambda other: (_distance(word, other), -counts[other], other))
             slip = Slip(

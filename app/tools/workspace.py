@@ -107,11 +107,13 @@ class Workspace:
         """
         if not self.exists(path):
             return None
-        with (
-            Descent(self.root, path) as descent,
-            open(descent.open_file(components(path)), "rb", closefd=False) as file,
-        ):
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        with Descent(self.root, path) as descent:
+            descriptor = descent.open_file(components(path))
+            try:
+                with open(descriptor, "rb", closefd=False) as file:
+                    return hashlib.file_digest(file, "sha256").hexdigest()
+            except OSError as error:
+                raise failures.of_system(path, error) from error
 
     def scan(self, folder: str = "") -> Scan:
         """
@@ -164,11 +166,11 @@ class Workspace:
             size_bytes = os.fstat(descriptor).st_size
             if size_bytes > limit:
                 raise failures.too_large(path, size_bytes, limit)
-            with open(descriptor, "rb", closefd=False) as file:
-                try:
+            try:
+                with open(descriptor, "rb", closefd=False) as file:
                     content = file.read(limit + 1)
-                except OSError as error:
-                    raise failures.of_system(path, error) from error
+            except OSError as error:
+                raise failures.of_system(path, error) from error
         if len(content) > limit:
             raise failures.too_large(path, len(content), limit)
         return content

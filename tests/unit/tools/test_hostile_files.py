@@ -20,8 +20,8 @@ from tests.unit.tools import stories
 SIZE = 30_000
 """Characters of a hostile file; runaway work would take minutes at this size."""
 
-LIMIT_SECONDS = 20.0
-"""Far more than any tool needs at this size on a slow machine, far less than runaway work would."""
+LIMIT_SECONDS = 30.0
+"""Processor time: far more than all tools need at this size, far less than runaway work would take."""
 
 HOSTILE = {
     "dots": ".",
@@ -110,11 +110,11 @@ def test_a_hostile_text_is_answered_soon_and_small(tmp_path, name):
     workspace = stories.write(
         tmp_path, {**stories.CANON, "Story/a.md": text, "Story/b.md": f"Kael came. {text[: SIZE // 4]}"}
     )
-    started = time.monotonic()
+    started = time.process_time()
     for tool, args in calls("Story/a.md"):
         check_output(TOOLS.execute(tool, args, workspace))
 
-    assert time.monotonic() - started < LIMIT_SECONDS
+    assert time.process_time() - started < LIMIT_SECONDS
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -11,7 +11,14 @@ from app.tools import documents, names
 
 def seen(*texts: str) -> list[names.Sighting]:
     """
-    Return the names of some texts.
+    Return what are surely names in some texts.
+    """
+    return names.certain(all_seen(*texts))
+
+
+def all_seen(*texts: str) -> list[names.Sighting]:
+    """
+    Return the names of some texts, and what may be names.
     """
     return names.sightings(documents.parse(text, path=f"{number}.md") for number, text in enumerate(texts, start=1))
 
@@ -20,7 +27,7 @@ def slips(text: str, *known: str) -> list[tuple[str, str]]:
     """
     Return the slips of a text as pairs.
     """
-    return [(slip.name, slip.intended) for slip in names.slips(seen(text), known)]
+    return [(slip.name, slip.intended) for slip in names.slips(all_seen(text), known)]
 
 
 def test_names_are_words_with_capitals_within_sentences():
@@ -75,6 +82,10 @@ def test_a_sighting_has_its_place():
         ("He saw Orin.", ["Orrin"], [("Orin", "Orrin")]),
         ("He saw Alexnadra.", ["Alexandra"], [("Alexnadra", "Alexandra")]),
         ("He saw Alixandre.", ["Alexandra"], [("Alixandre", "Alexandra")]),
+        ("He ran. Brahm waved.", ["Bram"], [("Brahm", "Bram")]),
+        ("He ran. Dark fell.", ["Mark"], []),
+        ("He ran. Rise now.", ["Rose"], []),
+        ("He ran. There it was, right there.", ["Thera"], []),
         ("He saw Tamsin.", ["Tamsin"], []),
         ("He saw Tamsins.", ["Tamsin"], []),
         ("He saw Bob.", ["Rob"], []),

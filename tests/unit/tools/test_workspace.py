@@ -8,6 +8,7 @@ import hashlib
 import os
 import socket
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -335,25 +336,87 @@ def test_a_file_over_the_limit_is_refused_with_its_size(root):
     assert failure.detail == {"path": "large.md", "size_bytes": 101, "limit_bytes": 100}
 
 
-def test_a_file_that_pretends_to_be_small_is_read_to_the_limit_only(root):
+def test_a_file_that_grows_while_it_is_read_is_read_to_the_limit_only(root, monkeypatch):
     """
-    A file of the kernel that tells no size is still bounded.
+    The size that was asked for is not trusted.
     """
-    (root / "grown.md").write_text("x" * 50)
-    workspace = Workspace(root, Limits(file_bytes=100))
+    (root / "growing.md").write_text("x" * 50)
     real_fstat = os.fstat
 
-    with pytest.MonkeyPatch.context() as patch:
+    def grown_after(descriptor):
+        status = real_fstat(descriptor)
+        with open(root / "growing.md", "a") as file:
+            file.write("x" * 40)
+        return status
 
-        def small(descriptor):
-            status = real_fstat(descriptor)
-            (root / "grown.md").write_text("x" * 500)
-            return status
-
-        patch.setattr("app.tools.workspace.os.fstat", small)
-        failure = refusal(workspace.read_text, "grown.md")
+    monkeypatch.setattr("app.tools.workspace.os.fstat", grown_after)
+    failure = refusal(Workspace(root, Limits(file_bytes=100)).read_text, "growing.md")
 
     assert failure.code == "file_too_large"
+    assert failure.detail["size_bytes"] == 101
+
+
+def test_a_file_that_cannot_be_read_is_told_as_unreadable():
+    """
+    The kernel refuses to read its own memory at address zero, as a bad disk would refuse a sector.
+    """
+    workspace = Workspace(Path("/proc/self"))
+
+    for door in (workspace.read_text, workspace.existing_sha256):
+        failure = refusal(door, "mem")
+        assert (failure.code, failure.detail["errno"]) == ("file_unreadable", "EIO")
+
+
+def test_a_file_swapped_for_a_pipe_is_not_waited_for(root, monkeypatch):
+    """
+    What is opened is looked at again.
+    """
+    workspace = stories.write(root, {"a.md": "x"})
+    real_stat = os.stat
+
+    def swapping(name, **options):
+        status = real_stat(name, **options)
+        if name == "a.md":
+            (root / "a.md").unlink()
+            os.mkfifo(root / "a.md")
+        return status
+
+    monkeypatch.setattr("app.tools.confinement.os.stat", swapping)
+
+    assert refusal(workspace.read_text, "a.md").code == "not_a_file"
+
+
+def test_a_file_that_vanishes_during_a_scan_is_left_out(root, monkeypatch):
+    """
+    A scan tells of what it can still see.
+    """
+    workspace = stories.write(root, {"a.md": "x", "b.md": "x"})
+    real_stat = os.stat
+
+    def vanishing(name, **options):
+        if name == "a.md":
+            (root / "a.md").unlink(missing_ok=True)
+        return real_stat(name, **options)
+
+    monkeypatch.setattr("app.tools.scanning.os.stat", vanishing)
+
+    assert [file.path for file in workspace.scan().files] == ["b.md"]
+
+
+def test_a_folder_made_by_another_writer_at_the_same_moment_is_used(root, monkeypatch):
+    """
+    Two writers may both need the folder that neither has seen.
+    """
+    real_mkdir = os.mkdir
+
+    def first_by_another(name, **options):
+        real_mkdir(name, **options)
+        return real_mkdir(name, **options)
+
+    monkeypatch.setattr("app.tools.confinement.os.mkdir", first_by_another)
+    Workspace(root).write_text("new/a.md", "x")
+
+    assert (root / "new" / "a.md").read_text() == "x"
 
 
 def test_an_error_of_the_disk_is_told_as_unreadable(root, monkeypatch):
