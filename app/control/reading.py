@@ -95,7 +95,11 @@ class Reader:
         live = await self._live(run_id)
         if live is not None:
             return live
-        view, standing = await self._at_rest(run_id), self._engine.standing(run_id)
+        view = await self._at_rest(run_id)
+        # It may have been loaded while its folder was read, and what it shows by itself is newer.
+        live, standing = await self._live(run_id), self._engine.standing(run_id)
+        if live is not None:
+            return live
         return view if standing is None else dataclasses.replace(view, status=standing.status, reason=standing.reason)
 
     async def start(self, run_id: str) -> runs.RunStart:

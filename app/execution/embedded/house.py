@@ -5,6 +5,7 @@ The house: every run that the pool has, each loaded when it gets a seat and unlo
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
 import logging
 import os
@@ -96,10 +97,23 @@ class House:
         """
         Tell where a run in the house stands.
         """
-        stay = self.stays[run_id]
-        if stay.runner is not None:
-            return stay.runner.view().status
-        return states.RunState.PENDING if stay.task is None else states.RunState.RUNNING
+        view = self.view(run_id)
+        if view is not None:
+            return view.status
+        return states.RunState.PENDING if self.stays[run_id].task is None else states.RunState.RUNNING
+
+    def view(self, run_id: str) -> views.RunView | None:
+        """
+        Return a loaded run, or one that a fault parked, as it stands.
+        """
+        stay = self.stays.get(run_id)
+        if stay is None or stay.runner is None:
+            return self.parked.get(run_id)
+        view = stay.runner.view()
+        if view.status is states.RunState.PENDING and self.seats.is_seated(run_id):
+            # Whoever was told that it runs must not hear otherwise until its journal says so too.
+            return dataclasses.replace(view, status=states.RunState.RUNNING)
+        return view
 
     async def take_up(self, stay: Stay) -> stores.RunLog:
         """
@@ -206,6 +220,8 @@ class House:
             await self._loader.unload(stay)
             if not on:
                 self._leave(stay, state, keeps_workspace=decisions.taken_since_resume and not state.finished)
+        if state.finished:
+            self._reloads.make_sure(stay.run_id)
         return on
 
     async def _run(self, running: runner.Runner, run_id: str) -> states.RunState:

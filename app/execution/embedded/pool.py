@@ -152,10 +152,7 @@ class Pool:
         """
         Return a loaded run as it stands.
         """
-        stay = self._house.stays.get(run_id)
-        if stay is not None and stay.runner is not None:
-            return stay.runner.view()
-        return self._house.parked.get(run_id)
+        return self._house.view(run_id)
 
     def standing(self, run_id: str) -> pool_port.Standing | None:
         """
@@ -259,4 +256,9 @@ class Pool:
             self._over.set()
 
     async def _state_at_rest(self, run_id: str) -> states.RunState:
-        return states.RunState((await self._store.summary(run_id)).status)
+        state = states.RunState((await self._store.summary(run_id)).status)
+        if state.finished:
+            return state
+        # The row may lag behind the ending.
+        ended = (await self._store.read(run_id)).decisions.ended
+        return ended.status if ended is not None else state

@@ -1,0 +1,19 @@
+"""
+The first answers about a new run agree with one another.
+"""
+
+from __future__ import annotations
+
+from tests.integration import served
+
+
+async def test_a_run_that_was_told_to_run_is_never_pending_afterwards(service: served.Served) -> None:
+    """However soon it is asked for, a run whose start was answered with running does not fall back to pending."""
+    await service.http.get("/readyz")
+    told: list[tuple[str, str]] = []
+    for _ in range(25):
+        answer = await service.http.post("/api/runs", json={"recipe_id": "quick"})
+        shown = [await service.show(answer.json()["run_id"]) for _ in range(4)]
+        told += [(answer.json()["status"], one["status"]) for one in shown]
+
+    assert ("running", "pending") not in told
