@@ -94,25 +94,38 @@ class Reloads:
         """
         self._errands.begin(self._reload(run_id), f"reload {run_id}")
 
+    def make_sure(self, run_id: str) -> None:
+        """
+        Queue an ended run again if its row does not show the ending, as when the index was away.
+        """
+        self._errands.begin(self._look(run_id), f"look at {run_id}")
+
     def give_up(self) -> None:
         """
         Queue nothing any more.
         """
         self._errands.give_up()
 
+    async def _look(self, run_id: str) -> None:
+        if not await self._try(run_id, lambda _: self.begin(run_id)):
+            self.begin(run_id)
+
     async def _reload(self, run_id: str) -> None:
-        while True:
+        await self._clock.sleep(RELOAD_SECONDS)
+        while not await self._try(run_id, self._queue):
             await self._clock.sleep(RELOAD_SECONDS)
-            try:
-                summary = await self._store.summary(run_id)
-            except errors.NotFound:
-                return
-            except errors.StorageFault as fault:
-                _log.warning("not queued now: %s", fault.message, extra={"run_id": run_id, "code": fault.code})
-                continue
-            if not states.RunState(summary.status).finished:
-                self._queue(summary)
-            return
+
+    async def _try(self, run_id: str, act: Callable[[stores.RunSummary], None]) -> bool:
+        try:
+            summary = await self._store.summary(run_id)
+        except errors.NotFound:
+            return True
+        except errors.StorageFault as fault:
+            _log.warning("not queued now: %s", fault.message, extra={"run_id": run_id, "code": fault.code})
+            return False
+        if not states.RunState(summary.status).finished:
+            act(summary)
+        return True
 
 
 def is_passing(failure: BaseException) -> bool:

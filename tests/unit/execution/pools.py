@@ -33,17 +33,19 @@ class Bench:
         self.probes = recording.RecordingProbes()
         self.toolbox = toys.Toolbox()
         self.store = memory.MemoryStore(clock=self.clock, probes=self.probes)
+        self.lived: list[str] = []
+        """Points passed before the last crash."""
         self.dialects: dict[str, ports.Dialect] = {"toy": toys.TOY}
         self._limit, self._grace_seconds = limit, grace_seconds
         self._numbers = itertools.count(1)
         self.pool = self._new_pool()
 
-    async def open(self) -> Bench:
+    async def open(self, *, recover: bool = True) -> Bench:
         """
         Start the store and the pool.
         """
         await self.store.start()
-        self.pool.start()
+        self.pool.start(recover=recover)
         await self.pool.recovered()
         return self
 
@@ -78,6 +80,7 @@ class Bench:
         left: asyncio.Future[Left] = asyncio.get_running_loop().create_future()
 
         def die() -> None:
+            self.lived = list(self.probes.story)
             left.set_result((self.store.crashed(lose_unsynced=lose_unsynced), list(self.toolbox.executed)))
 
         self.probes.at(point, self.probes.count(point) + nth, die)
@@ -91,7 +94,7 @@ class Bench:
         await abandon()
         self.toolbox.executed[:] = executed
 
-    async def restart(self) -> Bench:
+    async def restart(self, *, recover: bool = True) -> Bench:
         """
         Come up again over what the disk holds.
         """
@@ -99,7 +102,7 @@ class Bench:
         left = self.store
         store = memory.MemoryStore(clock=self.clock, probes=self.probes, disk=left.disk, index=left.index)
         self.take_store(store)
-        return await self.open()
+        return await self.open(recover=recover)
 
     def take_store(self, store: memory.MemoryStore) -> None:
         """
@@ -309,7 +312,7 @@ async def soon(awaited: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
     """
     Wait for something that must not take long.
     """
-    return await asyncio.wait_for(awaited, 10)
+    return await asyncio.wait_for(awaited, 60)
 
 
 async def idle() -> None:

@@ -46,7 +46,7 @@ class RecordingProbes:
         Wait until a point was passed so often.
         """
         if self._counts[point] < times:
-            await asyncio.wait_for(self._waiting.setdefault((point, times), asyncio.Event()).wait(), 10)
+            await asyncio.wait_for(self._waiting.setdefault((point, times), asyncio.Event()).wait(), 60)
 
     def count(self, point: str) -> int:
         """

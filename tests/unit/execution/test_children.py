@@ -85,6 +85,21 @@ async def test_cancelling_a_parent_cancels_its_children() -> None:
     await bench.close()
 
 
+async def test_a_crash_amid_a_cancel_reaches_the_children_too() -> None:
+    """A parent whose cancel was written down before the crash takes its children along after it."""
+    bench = await Bench(limit=1).open()
+    bench.toolbox.hold("one")
+    run_id = await bench.submit(child("sub", *toys.tools("one")))
+    await bench.toolbox.begun("one")
+    await bench.crash_at("pool.after_cancel", 1, bench.pool.cancel(run_id))
+    await bench.restart()
+    await bench.until(lambda: not bench.pool.status().resting and not bench.pool.status().running)
+
+    assert await bench.every_status() == ["cancelled"] * 2
+
+    await bench.close()
+
+
 async def test_a_cancelled_child_is_told_to_its_parent() -> None:
     """Cancelling only the child fails the step that waits for it."""
     bench = await Bench().open()

@@ -83,11 +83,15 @@ async def test_a_lost_index_ends_nobody() -> None:
 
     assert await bench.status(run_id) == "running"
     assert not bench.pool.status().stopping
+    assert await bench.ended(run_id) == [RunState.DONE]
 
     index.lost = False
+    await pools.idle()
     bench.advance(loading.RELOAD_SECONDS)
+    await bench.until(lambda: run_id in bench.pool._house.stays)
+    await bench.at_rest(run_id)
 
-    assert await bench.ended(run_id) == [RunState.DONE]
+    assert await bench.status(run_id) == "done"
     assert bench.toolbox.executed == ["one/1"]
 
     await bench.close()

@@ -140,11 +140,10 @@ async def test_an_order_is_given_or_not(name: str, lose_unsynced: bool) -> None:
     case = CASES[name]
     story = await carried_out(case)
     for number, point in enumerate(story):
-        was_durable = case.durable in story[: number + 1]
-        await disturbed(case, point, story[: number + 1].count(point), was_durable, lose_unsynced)
+        await disturbed(case, point, story[: number + 1].count(point), lose_unsynced)
 
 
-async def disturbed(case: Case, point: str, nth: int, was_durable: bool, lose_unsynced: bool) -> None:
+async def disturbed(case: Case, point: str, nth: int, lose_unsynced: bool) -> None:
     """
     Crash while an order is carried out, restart, and see that it stands or can be repeated.
     """
@@ -155,8 +154,8 @@ async def disturbed(case: Case, point: str, nth: int, was_durable: bool, lose_un
     await bench.bury(left)
     await asyncio.gather(given, return_exceptions=True)
     await bench.restart()
-    if not was_durable:
-        await asyncio.gather(_quietly(case.order(bench, run_id)))
+    if case.durable not in bench.lived:
+        await _quietly(case.order(bench, run_id))
     bench.toolbox.hold("one").set()
     bench.toolbox.hold("busy").set()
     await bench.at_rest(run_id)

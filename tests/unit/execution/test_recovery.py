@@ -4,6 +4,8 @@ Recovery: what a killed process left goes on, by way of the same queue.
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from app.engine import states
@@ -217,6 +219,50 @@ async def test_a_run_of_another_process_is_left_alone() -> None:
     await bench.restart()
 
     assert await bench.ended(run_id) == [RunState.DONE]
+
+    await bench.close()
+
+
+async def test_a_pool_that_is_no_service_takes_up_nothing() -> None:
+    """A command line's pool runs what it submits, and leaves what it finds to the service."""
+    bench = await Bench().open()
+    found = await bench.create(*toys.tools("one"))
+    await bench.crash()
+    await bench.restart(recover=False)
+    mine = await bench.submit(*toys.tools("two"), owner="process", exclusive_workspace=True)
+
+    assert await bench.ended(mine) == [RunState.DONE]
+    assert bench.pool.standing(found) is None
+    assert bench.toolbox.executed == ["two/1"]
+
+    await bench.close()
+
+
+async def test_recovery_tells_how_many_it_found() -> None:
+    """Whoever starts the pool may know how much is left over."""
+    bench = await Bench(limit=1).open()
+    for _ in range(3):
+        await bench.create(*toys.tools("one"))
+    await bench.crash()
+    await bench.restart()
+
+    assert await bench.pool.recovered() == 3
+
+    await bench.close()
+
+
+async def test_who_waits_for_an_end_waits_through_pauses() -> None:
+    """The end of a run is told to those who began to wait before it was paused and unpaused."""
+    bench = await Bench().open()
+    run_id = await _paused(bench)
+    end = asyncio.create_task(bench.pool.ended(run_id))
+    await pools.idle()
+
+    assert not end.done()
+
+    await bench.pool.unpause(run_id)
+
+    assert await pools.soon(end) is RunState.DONE
 
     await bench.close()
 

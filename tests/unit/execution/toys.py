@@ -98,6 +98,12 @@ class Toolbox:
         """
         return self._held.setdefault(key, asyncio.Event())
 
+    def held(self) -> list[asyncio.Event]:
+        """
+        Return what holds steps, or did.
+        """
+        return list(self._held.values())
+
     def resist(self, key: str) -> asyncio.Event:
         """
         Make a step take its time when it is cut off, until the event returned is set.
@@ -120,7 +126,7 @@ class Toolbox:
         """
         Wait until a step's performer has begun.
         """
-        await asyncio.wait_for(self._begun.setdefault(key, asyncio.Event()).wait(), 10)
+        await asyncio.wait_for(self._begun.setdefault(key, asyncio.Event()).wait(), 60)
 
     async def perform(self, call: ports.Call) -> records.Result:
         """
