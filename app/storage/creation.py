@@ -32,7 +32,7 @@ def build(means: Means, start: runs.RunStart) -> None:
     try:
         _fill(means, folder, start)
         reach("storage.create.before_rename")
-        files.rename(folder, final)
+        _put_in_place(means, folder, final)
     except OSError:
         with contextlib.suppress(OSError):
             files.remove_tree(folder)
@@ -40,8 +40,6 @@ def build(means: Means, start: runs.RunStart) -> None:
     finally:
         if lock is not None:
             lock.release()
-    reach("storage.create.before_runs_sync")
-    files.sync_folder(layout.RUNS)
 
 
 def sweep(files: Disk) -> None:
@@ -54,6 +52,17 @@ def sweep(files: Disk) -> None:
             if lock is not None:
                 files.remove_tree(folder)
                 lock.release()
+
+
+def _put_in_place(means: Means, folder: str, final: str) -> None:
+    means.disk.rename(folder, final)
+    means.probes.reach("storage.create.before_runs_sync")
+    try:
+        means.disk.sync_folder(layout.RUNS)
+    except OSError:
+        # Whoever asked is told that there is no room, so nobody may find the run there.
+        means.disk.rename(final, folder)
+        raise
 
 
 def _fill(means: Means, folder: str, start: runs.RunStart) -> None:

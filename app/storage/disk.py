@@ -169,6 +169,21 @@ def append_whole(disk: Disk, path: str, content: bytes, *, sync: bool) -> int:
     return begin
 
 
+def sync_file(disk: Disk, path: str) -> None:
+    """
+    Make a file's content durable, whoever wrote it.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+    """
+    disk.size(path)
+    file = disk.append_to(path)
+    try:
+        file.sync()
+    finally:
+        file.close()
+
+
 def mend(disk: Disk, path: str) -> int:
     """
     Cut off a last line that is incomplete, and return the length then; 0 for a missing file.

@@ -168,6 +168,8 @@ class FolderLog:
         """
         Apply a move to this run's row; one that cannot be written now is owed, since the row then errs as it may.
 
+        A row becomes finished only when what its run shows is durable: from then on nobody opens the folder again.
+
         Raises:
             errors.StorageFault: the row must leave a finished state and could not be written.
         """
@@ -177,6 +179,9 @@ class FolderLog:
         mine = dataclasses.replace(transition, run_id=self.run_id, since=transition.since | since)
         self._means.probes.reach("storage.move.before_row")
         try:
+            if mine.to.finished:
+                await self._projections.flush()
+                await self._projections.make_durable()
             moved = await self._means.index.move(mine)
         except errors.StorageFault as fault:
             if not mine.since <= _UNFINISHED:

@@ -96,6 +96,18 @@ class Projections:
         """
         await self._flush(whole=True)
 
+    async def make_durable(self) -> None:
+        """
+        Sync what is written, since nobody reads the folder of a finished run again to complete it.
+
+        Raises:
+            errors.StorageFault: it could not be synced.
+        """
+        try:
+            await self._means.workers.run(self._sync)
+        except OSError as error:
+            raise self._means.room.failed(f"{self._folder}/*", error) from error
+
     async def read_events(self, after: int) -> list[events.Event]:
         """
         Write queued events, and return those numbered above `after` that are written.
@@ -208,6 +220,13 @@ class Projections:
             self._store_receipts(load)
         for name, value in load.files.items():
             self._store_file(layout.projection(name), plain.encode(value) + b"\n")
+
+    def _sync(self) -> None:
+        for name in (layout.EVENTS, *self._on_disk):
+            disk.sync_file(self._means.disk, f"{self._folder}/{name}")
+        self._means.disk.sync_folder(self._folder)
+        if self._proven:
+            receipts.make_durable(self._means.disk, self._session_id)
 
     def _store_events(self, load: _Load) -> None:
         content = b"".join(line for _, line in load.events)

@@ -68,10 +68,10 @@ def append(files: Disk, session_id: str, receipts: Collection[dict[str, plain.Js
 
 def make_durable(files: Disk, session_id: str) -> None:
     """
-    Sync a session's file with its names, before the runs that could complete it are deleted.
+    Sync a session's file with its names, before nobody completes it any more: its runs have ended or are deleted.
     """
     with contextlib.suppress(FileNotFoundError):
-        files.read_settled(layout.receipts_file(session_id))
+        disk.sync_file(files, layout.receipts_file(session_id))
         files.sync_folder(layout.session_folder(session_id))
         files.sync_folder(layout.SESSIONS)
 

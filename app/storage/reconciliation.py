@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
@@ -20,6 +21,8 @@ from app.storage.index import IndexedRun
 from app.storage.means import Means
 
 _CHUNK = 200
+
+_log = logging.getLogger(__name__)
 
 
 class Reconciliation:
@@ -74,7 +77,7 @@ class Reconciliation:
         rows = await index.run_ids()
         names = await self._means.workers.run(lambda: layout.run_ids(self._means.disk.names(layout.RUNS)))
         for name in sorted(rows - set(names)):
-            await index.remove_run(name)
+            await self._forget(name)
         await self._add_missing(iter(name for name in names if name not in rows))
         await self._finish_ended()
         counts = {"runs": len(names)}
@@ -82,6 +85,12 @@ class Reconciliation:
             counts |= {"receipts": await self._index_receipts(), "issues": await self._index_issues()}
         self._everything, self._compared = False, True
         return counts
+
+    async def _forget(self, name: str) -> None:
+        found = await self._means.index.get_run(name)
+        if found is not None:
+            _log.error("the run %s was %s, and its folder is gone", name, found.summary.status)
+        await self._means.index.remove_run(name)
 
     async def _add_missing(self, names: Iterator[str]) -> None:
         while chunk := list(islice(names, _CHUNK)):

@@ -1,0 +1,83 @@
+"""
+What the crash laboratory found: each was hidden damage once.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+
+import pytest
+
+from app import errors
+from app.engine import runs
+from app.engine.events import EventType
+from app.engine.states import RunState
+from app.engine.stores import RunQuery
+from tests.conformance import houses
+from tests.conformance.houses import RUN, House
+
+KEYED = {"idempotency_key": "k1", "request_sha256": "a" * 64}
+AT = "2026-02-10T14:31:00.000Z"
+
+
+async def test_a_refused_run_is_not_there_later(house: House) -> None:
+    """A run whose name in `runs/` could not be synced is refused, and neither the retry nor a restart finds it."""
+    store = await house.open()
+    house.faults.refuse("sync", "runs", errno.EIO)
+    with pytest.raises(errors.NoRoom):
+        await store.create(houses.start(**KEYED))
+    house.faults.lift()
+    again = await store.create(houses.start("second", **KEYED))
+    store = await house.crash()
+
+    assert again == type(again)(run_id="second", existed=False)
+    assert [run.run_id for run in await store.list_unfinished()] == ["second"]
+    assert [run.run_id for run in await store.list_runs(RunQuery())] == ["second"]
+
+
+async def test_what_a_finished_run_shows_outlives_a_power_cut(house: House) -> None:
+    """Once a run's row is finished nobody reads its folder again, so snapshots, events and receipts are durable then."""
+    log = await houses.begun(house)
+    record = await log.append_step(houses.proven("a"))
+    await log.add_receipt(record)
+    log.add_event(EventType.STEP_FINISHED, "a", {"position": 0})
+    log.refresh(lambda: {"run.json": {"status": "done"}, "cache.json": {"a": 1}})
+    await houses.end(log)
+    store = await house.crash()
+
+    assert (await store.summary(RUN)).status == "done"
+    assert (await store.read_snapshots(RUN)) == {"run.json": {"status": "done"}, "cache.json": {"a": 1}}
+    assert (await store.find_receipt("rcpt_a"))["key"] == "a"
+    assert [event.type for event in await store.read_events(RUN)] == ["run.created", "step.finished"]
+
+
+async def test_a_row_stays_unfinished_while_its_files_cannot_be_synced(house: House) -> None:
+    """A row errs towards unfinished: it is owed until what its run shows is durable."""
+    log = await houses.begun(house)
+    log.refresh(lambda: {"run.json": {"status": "done"}})
+    await log.decide(houses.DecisionKind.ENDED, {"status": "done"})
+    await log.rest()
+    house.faults.refuse("sync", "run.json", errno.EIO)
+    await log.move(runs.Transition.end(RUN, RunState.DONE, AT))
+    owed = (await house.store.summary(RUN)).status
+    house.faults.lift()
+    await log.close()
+
+    assert owed != "done"
+    assert (await house.store.summary(RUN)).status == "done"
+
+
+async def test_an_unfinished_run_that_vanished_is_told(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    """A row whose folder is gone goes as well; if its run was unfinished, the log names it."""
+    await (await house.open()).create(houses.start())
+    house.files().remove_tree(f"runs/{RUN}")
+    house.files().sync_folder("runs")
+    with caplog.at_level(logging.ERROR):
+        store = await house.crash()
+        listed = await store.list_runs(RunQuery())
+
+    assert listed == []
+    assert [record.getMessage() for record in caplog.records if RUN in record.getMessage()] == [
+        f"the run {RUN} was pending, and its folder is gone"
+    ]
