@@ -4,6 +4,7 @@ Routes of a run's parts: its steps, slots, events and logs (execution-modes, app
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from typing import Annotated
 
@@ -20,7 +21,7 @@ from app.engine import events, plain, records
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
 
-_ENCODED_TOGETHER = 200
+_CHUNK_BYTES = 64 * 1024
 _LAST_SEQ = 2**53
 
 
@@ -131,8 +132,12 @@ async def show_log(
 
 
 async def _encoded(lines: Sequence[records.Record]) -> AsyncIterator[bytes]:
-    yield b"["
-    for first in range(0, len(lines), _ENCODED_TOGETHER):
-        together = lines[first : first + _ENCODED_TOGETHER]
-        yield (b"," if first else b"") + b",".join(plain.encode(record.line) for record in together)
-    yield b"]"
+    chunk = bytearray(b"[")
+    for index in range(len(lines)):
+        chunk += (b"," if index else b"") + plain.encode(lines[index].line)
+        if len(chunk) >= _CHUNK_BYTES:
+            yield bytes(chunk)
+            chunk.clear()
+            # A long log must not keep everybody else waiting, even if its reader is fast.
+            await asyncio.sleep(0)
+    yield bytes(chunk) + b"]"
