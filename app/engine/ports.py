@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Protocol
 
+from app import errors
 from app.engine import plain
 from app.engine.library import Library, Recipe
 from app.engine.operations import Gate, Operation
 from app.engine.records import BlobRef, Place, Record, Result, StepError, Usage
 from app.engine.runs import Ending, RunStart
 from app.engine.slots import Progress, Slot
-from app.errors import Flaw
 
 
 class Context(Protocol):
@@ -112,12 +112,12 @@ class Dialect(Protocol):
             errors.RecipeInvalid: with every flaw found.
         """
 
-    def check(self, recipe: Recipe, library: Library) -> list[Flaw]:
+    def check(self, recipe: Recipe, library: Library) -> list[errors.Flaw]:
         """
         Return every flaw that shows only beside the tools, agents and prompts of the project.
         """
 
-    def flaws(self, source: str, stem: str, library: Library) -> list[Flaw]:
+    def flaws(self, source: str, stem: str, library: Library) -> list[errors.Flaw]:
         """
         Return everything wrong with a recipe's text at once: what `parse` refuses and, as far as the text can be
         understood, what `check` finds.
