@@ -41,6 +41,7 @@ async def test_metrics_count_requests_by_route(service: served.Served) -> None:
     run_id = (await service.run("quick"))["run_id"]
     await service.http.get(f"/api/runs/{run_id}/steps")
     await service.http.get("/nowhere")
+    await service.http.request("BREW", "/nowhere")
     answer = await service.http.get("/metrics")
     families = {family.name: family for family in text_string_to_metric_families(answer.text)}
     counted = {
@@ -53,6 +54,7 @@ async def test_metrics_count_requests_by_route(service: served.Served) -> None:
     assert counted["GET", "/api/runs/{run_id}/steps", "200"] == 1
     assert counted["POST", "/api/runs", "201"] == 1
     assert counted["GET", "unmatched", "404"] == 1
+    assert counted["other", "unmatched", "404"] == 1
     assert run_id not in answer.text
 
 
