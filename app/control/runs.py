@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 from app import clock, errors
-from app.control import faults, reading
+from app.control import faults, patience, reading
 from app.control.following import Follower
 from app.control.reading import Reader, Ready
 from app.control.requests import ResumeRequest, Started, StartRequest
@@ -196,7 +196,10 @@ class Runs:
         """
         reading.check_run_id(run_id)
         with faults.told():
-            return await self._engine.cancel(run_id)
+            status = await self._engine.cancel(run_id)
+        # Whoever is told that the run is cancelled may look at once, so what is open gets a moment to be cut off.
+        await patience.first(self._engine.ended(run_id), self._clock.sleep(reading.SETTLING_SECONDS))
+        return status
 
     async def pause(self, run_id: str) -> states.RunState:
         """
