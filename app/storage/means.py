@@ -35,3 +35,5 @@ class Means:
     """The time."""
     probes: probes.Probes
     """Named points for tests."""
+    pause_seconds: float
+    """Least time between two writes of a run's projections; infinite: they are written when somebody asks for them."""

@@ -4,6 +4,8 @@ The run store in memory: the same code, and so the same bytes, chains and rules,
 
 from __future__ import annotations
 
+import math
+
 from app import clock
 from app.engine import probes
 from app.storage import layout
@@ -68,6 +70,8 @@ class MemoryStore(DiskStore):
             room=Room(),
             clock=self._clock,
             probes=points,
+            # No timer of the real world: in memory everything happens in the same order each time.
+            pause_seconds=math.inf,
         )
         return means, _IDENTITY
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -22,7 +23,6 @@ _log = logging.getLogger(__name__)
 LARGEST_SHARE = 1 / 20
 """Part of a run's time that writing projections may take."""
 
-_SHORTEST_PAUSE_SECONDS = 0.05
 _PAUSE_AFTER_FAILURE_SECONDS = 1.0
 
 Snapshots = Callable[[], Mapping[str, plain.Json]]
@@ -56,7 +56,7 @@ class Projections:
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[BaseException | None] | None = None
         # A run that is over at once writes its projections once.
-        self._not_before = asyncio.get_running_loop().time() + _SHORTEST_PAUSE_SECONDS
+        self._not_before = asyncio.get_running_loop().time() + means.pause_seconds
         self._closed = False
 
     def refresh(self, make: Snapshots) -> None:
@@ -129,7 +129,8 @@ class Projections:
             self._timer.cancel()
 
     def _write_soon(self) -> None:
-        if self._timer is None and self._writing is None and not self._closed:
+        waits = self._timer is not None or self._writing is not None
+        if not waits and not self._closed and math.isfinite(self._not_before):
             loop = asyncio.get_running_loop()
             self._timer = loop.call_at(max(self._not_before, loop.time()), self._begin)
 
@@ -169,7 +170,7 @@ class Projections:
             failure = error
         failure = await self._note(load, failure)
         took = loop.time() - began
-        pause = max(took / LARGEST_SHARE - took, _SHORTEST_PAUSE_SECONDS)
+        pause = max(took / LARGEST_SHARE - took, self._means.pause_seconds)
         self._not_before = loop.time() + (pause if failure is None else max(pause, _PAUSE_AFTER_FAILURE_SECONDS))
         self._writing = None
         if self._queued():

@@ -18,6 +18,7 @@ from app.storage.os_disk import OsDisk
 from app.storage.room import Room
 from app.storage.workers import Threads
 
+_PAUSE_SECONDS = 0.05
 _NO_PROBES = probes.NoProbes()
 
 
@@ -64,6 +65,7 @@ class FolderStore(DiskStore):
             room=Room(),
             clock=self._clock,
             probes=self._probes,
+            pause_seconds=_PAUSE_SECONDS,
         )
         return means, identity
 

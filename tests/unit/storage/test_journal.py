@@ -63,6 +63,7 @@ def means_over(disk: MemoryDisk | OsDisk, committer: object = None) -> Means:
         room=Room(),
         clock=clock.FakeClock(),
         probes=probes.NoProbes(),
+        pause_seconds=0.05,
     )
 
 
