@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from app import clock
+from app import clock, errors
 from app.control import patience
 from app.engine import events, pool_port, stores
 
@@ -53,7 +53,7 @@ class Follower:
         self, run_id: str, after: int, finished: Callable[[], Awaitable[bool]]
     ) -> AsyncIterator[events.Event]:
         """
-        Yield a run's events behind `after`, as they are written, until the run has ended and all are told.
+        Yield a run's events behind `after`, as they are written, until the run has ended and all are told, or is gone.
 
         Args:
             finished: Tells whether the run has ended.
@@ -61,8 +61,10 @@ class Follower:
         quiet_since_the_end = 0
         while quiet_since_the_end < 2:
             since = self._engine.change_number(run_id)
-            over = await finished()
-            written = await self._store.read_events(run_id, after)
+            try:
+                over, written = await finished(), await self._store.read_events(run_id, after)
+            except errors.NotFound:
+                return
             for event in written:
                 yield event
                 after = event.seq

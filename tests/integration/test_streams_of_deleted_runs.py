@@ -1,0 +1,28 @@
+"""
+Event streams of runs that are deleted while somebody reads, or whose folder somebody took away.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+from tests.integration import served
+
+
+async def test_a_stream_of_a_run_that_is_gone_ends(service: served.Served) -> None:
+    """A folder that was removed by hand leaves an empty stream, not a broken connection."""
+    run_id = (await service.run("quick"))["run_id"]
+    shutil.rmtree(service.project.data / "runs" / run_id)
+    answer = await service.http.get(f"/api/runs/{run_id}/events")
+
+    assert answer.status_code in (200, 404)
+    assert "event:" not in answer.text
+
+
+async def test_a_reader_that_comes_back_after_a_deletion_is_told(service: served.Served) -> None:
+    """A deleted run has no stream."""
+    run_id = (await service.run("quick"))["run_id"]
+    await service.http.delete(f"/api/runs/{run_id}")
+    answer = await service.http.get(f"/api/runs/{run_id}/events", headers={"Last-Event-ID": "1"})
+
+    assert (answer.status_code, answer.json()["code"]) == (404, "run_not_found")
