@@ -1,0 +1,123 @@
+"""
+Several processes on one data directory: what one makes or holds, the others neither repeat nor touch.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from app.engine.stores import RunQuery
+from app.storage import layout
+from tests.architecture import sources
+from tests.conformance import houses
+from tests.conformance.houses import SESSION
+from tests.unit.storage import lives
+
+CREATE = """
+import asyncio, json, sys
+from pathlib import Path
+from tests.conformance import houses
+from tests.unit.storage import lives
+
+async def create(place, name):
+    store = lives.store_in(place)
+    await store.start(serve=False)
+    made = []
+    for number in range(10):
+        keyed = {"idempotency_key": f"k{number}", "request_sha256": "h", "session_id": "work"}
+        made.append((await store.create(houses.start(f"{name}-{number}", **keyed))).existed)
+        if not made[-1]:
+            log = await store.open(f"{name}-{number}")
+            await log.add_receipt(await log.append_step(houses.proven(f"{name}-{number}")))
+            await log.close()
+    await store.close()
+    print(json.dumps(made))
+
+asyncio.run(create(Path(sys.argv[1]), sys.argv[2]))
+"""
+
+HOLD = """
+import sys
+from pathlib import Path
+from app.storage.os_disk import OsDisk
+disk = OsDisk(Path(sys.argv[1]))
+disk.add_folder("runs/.new-held")
+lock = disk.lock("runs/.new-held")
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+def started(program: str, *arguments: str) -> subprocess.Popen[str]:
+    """Start a process."""
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.Popen(command, cwd=sources.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+async def test_processes_make_one_run_for_one_key(tmp_path: Path) -> None:
+    """Equal requests in several processes at once make one run each, all listed, each with its receipt."""
+    store = lives.store_in(tmp_path)
+    await store.start()
+    processes = [started(CREATE, str(tmp_path), name) for name in ("one", "two", "three")]
+    told = [json.loads(process.communicate()[0]) for process in processes]
+    listed = await store.list_runs(RunQuery())
+    receipts = (tmp_path / layout.receipts_file(SESSION)).read_text().splitlines()
+    await store.close()
+
+    assert [sum(not existed for existed in made) for made in zip(*told, strict=True)] == [1] * 10
+    assert len(listed) == 10
+    assert sorted(json.loads(line)["key"] for line in receipts) == sorted(run.run_id for run in listed)
+
+
+async def test_what_a_living_process_builds_is_not_swept(tmp_path: Path) -> None:
+    """The start of a service removes half-built runs of dead processes only."""
+    store = lives.store_in(tmp_path)
+    await store.start()
+    await store.close()
+    names = []
+    with started(HOLD, str(tmp_path)) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        for _ in range(2):
+            store = lives.store_in(tmp_path)
+            await store.start()
+            await store.close()
+            names.append(layout.unfinished_folders(lives_names(tmp_path)))
+            other.kill()
+            other.wait()
+
+    assert names == [["runs/.new-held"], []]
+
+
+async def test_finished_runs_are_not_read_at_start(tmp_path: Path) -> None:
+    """A start reads unfinished rows and folders without one; what has ended and has its row is left alone."""
+    store = lives.store_in(tmp_path)
+    await store.start()
+    for name in ("ended", "going"):
+        await store.create(houses.start(name))
+    log = await store.open("ended")
+    await houses.end(log)
+    await log.close()
+    await store.close()
+    spoil(tmp_path / "runs" / "ended" / "start.json")
+    store = lives.store_in(tmp_path)
+    await store.start()
+    unfinished = [run.run_id for run in await store.list_unfinished()]
+    statuses = {run.run_id: run.status for run in await store.list_runs(RunQuery())}
+    await store.close()
+
+    assert unfinished == ["going"]
+    assert statuses == {"ended": "done", "going": "pending"}
+
+
+def lives_names(place: Path) -> list[str]:
+    """Return the names in the folder of runs."""
+    return [path.name for path in (place / "runs").iterdir()]
+
+
+def spoil(file: Path) -> None:
+    """Make a file unreadable for a run."""
+    file.write_bytes(b"{")
