@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import click
 
 from app import __version__, errors
-from app.cli import endings, recipes, running, runs, serving, terminal, upkeep
+from app.cli import crashing, endings, recipes, running, runs, serving, terminal, upkeep
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
@@ -28,7 +28,7 @@ def control_room() -> None:
 
 for command in (
     serving.serve, running.run, runs.runs, recipes.recipes, recipes.route, upkeep.agents, upkeep.config, upkeep.index,
-    upkeep.init, upkeep.openapi,
+    upkeep.init, upkeep.openapi, crashing.crashtest,
 ):  # fmt: skip
     control_room.add_command(command)
 

@@ -37,7 +37,7 @@ async def test_a_refused_run_is_not_there_later(house: House) -> None:
 
 
 async def test_what_a_finished_run_shows_outlives_a_power_cut(house: House) -> None:
-    """Once a run's row is finished nobody reads its folder again, so snapshots, events and receipts are durable then."""
+    """Nobody reads the folder of a finished run again, so its snapshots, events and receipts are durable by then."""
     log = await houses.begun(house)
     record = await log.append_step(houses.proven("a"))
     await log.add_receipt(record)

@@ -1,0 +1,102 @@
+"""
+The command `crashtest`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from app.cli import arguments, endings, formats, options, terminal
+
+COLUMNS = ("sweep", "points", "tried", "same", "restarted", "lost", "twice", "told", "hidden")
+_SWEEPS = """\
+kill: the process is killed at a write and started again. EIO, ENOSPC: a write is refused once. power loss: all that was
+not synced is gone, names in folders too. one sync lies: it is answered and not made, and the power goes before the next
+sync of that file. same: ended as the undisturbed run. lost: steps that were durable and are not any more. twice: steps
+that were executed again although their record was durable. told: ended otherwise, and the run says why. hidden: damage
+that nothing tells of. Steps may be lost, and executed again, only where a sync lied."""
+
+
+@click.command()
+@click.argument("recipe")
+@click.option("--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="One argument; repeatable.")
+@click.option("--args-file", type=click.Path(path_type=Path), metavar="FILE", help="JSON object of arguments.")
+@click.option("--description", metavar="TEXT", help="The task, as text.  [default: the recipe's label]")
+@click.option("--replies", type=click.Path(path_type=Path, exists=True), metavar="FILE", help="Script of the agents.")
+@click.option("--sample", type=click.IntRange(1), metavar="N", help="Points tried in each sweep.  [default: all]")
+@click.option("--seed", type=int, default=0, show_default=True, help="Chooses the points of a sample.")
+@click.option("--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Processes at a time.")
+@click.option("--untraced", is_flag=True, help="Use probes and a disk in memory even where there is a tracer.")
+@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Also write it there.")
+@options.as_json
+@options.in_folder
+def crashtest(place: options.Place, as_json: bool, recipe: str, output: Path | None, **given: Any) -> int:
+    """
+    Crash RECIPE at every write and compare how it ends; exit code 0 only if nothing is lost, repeated or hidden.
+
+    Works on private copies of the project; the agents speak from a script.
+    """
+    from app.control import requests
+    from app.laboratory import crashtest as laboratory
+
+    request = requests.StartRequest(
+        recipe_id=recipe,
+        args=arguments.collect(given["given"], given["args_file"]),
+        description=given["description"],
+    )
+    extent = laboratory.Extent(
+        sample=given["sample"],
+        seed=given["seed"],
+        workers=given["workers"],
+        replies=given["replies"],
+        traced=not given["untraced"],
+    )
+    report = laboratory.crashtest(place.settings(), request, extent, terminal.warn)
+    told = report.to_json()
+    if output is not None:
+        output.write_text(markdown(told), encoding="utf-8")
+    if as_json:
+        terminal.say_json(told)
+    else:
+        terminal.say(table(told))
+    return endings.ExitCode.DONE if report.holds else endings.ExitCode.FAILED
+
+
+def table(told: Mapping[str, Any]) -> str:
+    """
+    Return a report for people.
+    """
+    shown = formats.table(COLUMNS, [[row[name] for name in COLUMNS] for row in told["sweeps"]])
+    broken = [f"{trial['sweep']} at {trial['point']}: {_why(trial)}" for trial in told["broken"]]
+    verdict = "every promise holds" if told["holds"] else "broken promises:" if broken else "not every sweep was tried"
+    return "\n".join([shown, "", verdict, *broken])
+
+
+def markdown(told: Mapping[str, Any]) -> str:
+    """
+    Return a report as a document.
+    """
+    heading = f"# Crash laboratory: `{told['recipe_id']}`"
+    extent = "every point" if told["sample"] is None else f"{told['sample']} points a sweep, seed {told['seed']}"
+    rows = [f"| {' | '.join(str(row[name]) for name in COLUMNS)} |" for row in told["sweeps"]]
+    lines = [
+        heading, "", f"Made by `control-room crashtest`: {extent}.", "", f"| {' | '.join(COLUMNS)} |",
+        f"| --- |{' ---: |' * (len(COLUMNS) - 1)}", *rows, "", _SWEEPS, "",
+        "Every promise holds." if told["holds"] else "Broken promises:",
+        *(f"- {trial['sweep']}, `{trial['point']}`: {_why(trial)}" for trial in told["broken"]),
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def _why(trial: Mapping[str, Any]) -> str:
+    parts = [
+        trial["note"],
+        trial["lost"] and f"lost {', '.join(trial['lost'])}",
+        trial["twice"] and f"executed twice {', '.join(trial['twice'])}",
+        trial["hidden"] and "not told",
+    ]
+    return "; ".join(part for part in parts if part)

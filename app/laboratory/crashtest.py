@@ -1,0 +1,140 @@
+"""
+The crash test: every sweep over one recipe, and whether all promises hold.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app import settings
+from app.control import requests
+from app.laboratory import experiment, outages, sweeps, tracing
+from app.laboratory.fragile_disk import Trouble
+from app.laboratory.sweeps import Bench, Sweep
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """
+    How much is tried.
+    """
+
+    sample: int | None = None
+    """Points tried in each sweep; None: all."""
+    seed: int = 0
+    """Chooses the points; the same seed chooses the same."""
+    workers: int = 2
+    """Processes that live at a time."""
+    replies: Path | None = None
+    """Script of the agents; None: the same reply to every step."""
+    traced: bool = True
+    """Whether system calls are disturbed, where there is a tracer; otherwise probes and a disk in memory stand in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """
+    What came of a crash test.
+    """
+
+    recipe_id: str
+    """Recipe that was run."""
+    extent: Extent
+    """How much was tried."""
+    sweeps: tuple[Sweep, ...]
+    """What came of each kind of disturbance."""
+
+    @property
+    def holds(self) -> bool:
+        """
+        Tell whether all promises hold, and each kind of disturbance was tried at all.
+        """
+        return all(sweep.reached and not sweep.broken for sweep in self.sweeps)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """
+        Return a line for each sweep.
+        """
+        return [_row(sweep) for sweep in self.sweeps]
+
+    def to_json(self) -> dict[str, Any]:
+        """
+        Return the report as plain JSON, with what broke a promise.
+        """
+        broken = [{"sweep": sweep.name} | trial.to_json() for sweep in self.sweeps for trial in sweep.broken]
+        facts = {"recipe_id": self.recipe_id, "sample": self.extent.sample, "seed": self.extent.seed}
+        return facts | {"holds": self.holds, "sweeps": self.rows(), "broken": broken}
+
+
+def crashtest(chosen: settings.Settings, request: requests.StartRequest, extent: Extent, tell: Tell) -> Report:
+    """
+    Run a recipe undisturbed, then disturb it at one write after the other, on private copies of the project.
+
+    Args:
+        tell: Told what is being done.
+
+    Raises:
+        errors.ControlRoomError: the recipe does not come to its end even undisturbed, or cannot be started.
+    """
+    with tempfile.TemporaryDirectory(prefix="crashtest-") as folder:
+        root = Path(folder).resolve()
+        original = experiment.template(root / "template", chosen, request, extent.replies)
+        bench = Bench(root, original, workers=extent.workers, sample=extent.sample, seed=extent.seed)
+        traced = extent.traced and tracing.available()
+        done = [*(_by_calls(bench, tell) if traced else _by_probes(bench, tell)), *_outages(bench, tell)]
+        return Report(recipe_id=request.recipe_id or "", extent=extent, sweeps=tuple(done))
+
+
+def _by_calls(bench: Bench, tell: Tell) -> list[Sweep]:
+    expected, found = sweeps.undisturbed(bench)
+    tell(f"the undisturbed run made {len(found)} writes")
+    done = []
+    for name, how in (("kill", sweeps.KILL), ("EIO", "error=EIO"), ("ENOSPC", "error=ENOSPC")):
+        done.append(sweeps.by_calls(bench, name, how, found, expected))
+        tell(_summary(done[-1]))
+    return done
+
+
+def _by_probes(bench: Bench, tell: Tell) -> list[Sweep]:
+    expected, story = outages.undisturbed(bench)
+    done = [sweeps.by_probes(bench, "kill", expected)]
+    tell(_summary(done[-1]))
+    for trouble in (Trouble.EIO, Trouble.ENOSPC):
+        done.append(outages.by_operations(bench, trouble.value, trouble, story, expected))
+        tell(_summary(done[-1]))
+    return done
+
+
+def _outages(bench: Bench, tell: Tell) -> list[Sweep]:
+    expected, story = outages.undisturbed(bench)
+    done = []
+    for name, trouble in (("power loss", Trouble.POWER_LOSS), ("one sync lies", Trouble.LIE)):
+        done.append(outages.by_operations(bench, name, trouble, story, expected))
+        tell(_summary(done[-1]))
+    return done
+
+
+def _row(sweep: Sweep) -> dict[str, Any]:
+    reached = sweep.reached
+    return {
+        "sweep": sweep.name,
+        "points": sweep.points,
+        "tried": len(reached),
+        "same": sum(trial.same for trial in reached),
+        "restarted": sum(trial.restarted for trial in reached),
+        "lost": sum(len(trial.lost) for trial in reached),
+        "twice": sum(len(trial.twice) for trial in reached),
+        "told": sum(trial.told and not trial.same for trial in reached),
+        "hidden": sum(bool(trial.hidden) for trial in reached),
+        "broken": len(sweep.broken),
+    }
+
+
+def _summary(sweep: Sweep) -> str:
+    return f"{sweep.name}: {len(sweep.reached)} of {sweep.points} points tried, {len(sweep.broken)} broken promises"

@@ -1,0 +1,110 @@
+"""
+Experiments: a private copy of a project in which the same run is lived through, undisturbed or not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app import bootstrap, settings
+from app.control import requests
+
+KEY = "crashtest"
+"""Idempotency key and session of every run of the laboratory."""
+
+_REPLY = "The scripted agent answers this step as it answers every other, so that a run can be repeated exactly."
+_BACKEND = "crashtest"
+_SCRIPT = "crashtest.replies.json"
+_LEFT_OUT = (".git", ".venv", "node_modules", "__pycache__", "runs", "audit", "sessions", "issues")
+_OF_THE_INDEX = "index.db*"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """
+    One run to be lived, in a folder of its own.
+    """
+
+    place: Path
+    """Folder of the experiment; the copy of the project and what is noted about it lie in it."""
+    settings: settings.Settings
+    """Settings of the copy."""
+    request: requests.StartRequest
+    """The run, as it is asked for."""
+
+    @property
+    def data_directory(self) -> Path:
+        """
+        Return the data directory of the copy.
+        """
+        return self.settings.project.data_directory
+
+    @property
+    def diary(self) -> Path:
+        """
+        Return the file, outside the data directory, that says what was answered and executed.
+        """
+        return self.place / "diary.jsonl"
+
+    @property
+    def portrait(self) -> Path:
+        """
+        Return the file, outside the data directory, that says how the run ended.
+        """
+        return self.place / "portrait.json"
+
+
+def template(
+    place: Path, chosen: settings.Settings, request: requests.StartRequest, replies: Path | None
+) -> Experiment:
+    """
+    Copy a project without what its runs left, and let its agents speak from a script.
+
+    Args:
+        replies: Script of the agents; None: the same reply to every step.
+    """
+    place.mkdir(parents=True)
+    project = place / "project"
+    ignored = shutil.ignore_patterns(*_LEFT_OUT, _OF_THE_INDEX, "data_directory_id", "service.json")
+    shutil.copytree(chosen.project.project, project, symlinks=True, ignore=ignored)
+    script(bootstrap.agents(chosen), project / ".control-room", replies)
+    owned = dataclasses.replace(request, idempotency_key=KEY, session_id=request.session_id or KEY, owner="service")
+    return Experiment(place=place, settings=_settings(chosen, project), request=owned)
+
+
+def copied(original: Experiment, place: Path) -> Experiment:
+    """
+    Copy an experiment as it stands.
+    """
+    shutil.copytree(original.place, place, symlinks=True)
+    return dataclasses.replace(original, place=place, settings=_settings(original.settings, place / "project"))
+
+
+def script(agent_ids: Iterable[str], data_directory: Path, replies: Path | None) -> None:
+    """
+    Give every agent a backend that speaks from a script.
+    """
+    file = data_directory / "agents.json"
+    document: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    own = {agent["id"]: agent for agent in document.get("agents", ())}
+    known = [*own, *(agent_id for agent_id in agent_ids if agent_id not in own)]
+    agents = [own.get(agent_id, {"id": agent_id}) | {"backend": _BACKEND} for agent_id in known]
+    backends = document.get("backends", {}) | {_BACKEND: {"type": "scripted", "file": _SCRIPT}}
+    data_directory.mkdir(exist_ok=True)
+    file.write_text(json.dumps(document | {"agents": agents, "backends": backends}), encoding="utf-8")
+    said = json.dumps({"*": _REPLY}) if replies is None else replies.read_text(encoding="utf-8")
+    (data_directory / _SCRIPT).write_text(said, encoding="utf-8")
+
+
+def _settings(chosen: settings.Settings, project: Path) -> settings.Settings:
+    return dataclasses.replace(
+        chosen,
+        project=dataclasses.replace(chosen.project, project=project, allowed_roots=(), database_url=None),
+        pool=dataclasses.replace(chosen.pool, stop_grace_seconds=0.0),
+    )

@@ -1,0 +1,199 @@
+"""
+A disk in memory that loses power, lies about a sync, or refuses a write, at a chosen operation.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from app.storage import disk, layout, memory_disk
+
+
+class Trouble(Enum):
+    """
+    What happens to a disk.
+    """
+
+    POWER_LOSS = "power_loss"
+    """Everything that was not synced is gone, names in folders too."""
+    LIE = "lie"
+    """A sync is answered and not made; the power goes before the next sync of the same file or folder."""
+    EIO = "EIO"
+    """An operation fails."""
+    ENOSPC = "ENOSPC"
+    """There is no room for an operation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """
+    One change or sync of a disk.
+    """
+
+    name: str
+    """What is done."""
+    path: str
+    """File or folder that it concerns."""
+    nth: int
+    """Which of its kind, from 1."""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.path or '.'} {self.nth}"
+
+    @property
+    def is_sync(self) -> bool:
+        """
+        Tell whether something is durable after it.
+        """
+        return self.name.startswith("sync")
+
+    @property
+    def kind(self) -> str:
+        """
+        Return what it has in common with others: name and file name.
+        """
+        return f"{self.name} {self.path.rpartition('/')[2]}"
+
+
+END = Operation(name="end", path="", nth=1)
+"""Stands for the moment after the last operation."""
+
+
+class FragileDisk(memory_disk.MemoryDisk):
+    """
+    Note the operations, and have trouble at one of them.
+    """
+
+    def __init__(
+        self, trouble: Trouble | None = None, at: Operation = END, out: Callable[[], None] = lambda: None
+    ) -> None:
+        super().__init__()
+        self._trouble, self._at, self._tell_out = trouble, at, out
+        self._watched: object = None
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self.story: list[Operation] = []
+        """What was done so far."""
+        self.promised: dict[str, bytes] = {}
+        """Content of each step journal as far as a sync of it was answered, be it with a lie."""
+        self.left: memory_disk.MemoryDisk | None = None
+        """What a restart finds, once the power was lost."""
+
+    def lose_power(self) -> None:
+        """
+        Lose what is not synced; what is done to this disk from now on reaches nothing.
+        """
+        if self.left is None:
+            self.left = self.crashed(lose_unsynced=True)
+            self._tell_out()
+
+    # -- operations
+
+    def add_folder(self, path: str) -> bool:
+        """
+        Make a folder.
+        """
+        if not self.has_folder(path):
+            self._meets("add_folder", path)
+        return super().add_folder(path)
+
+    def append_to(self, path: str) -> disk.AppendFile:
+        """
+        Open a file for appending.
+        """
+        return _FragileFile(self, path, super().append_to(path))
+
+    def write(self, path: str, content: bytes, *, sync: bool) -> None:
+        """
+        Make or overwrite a file.
+        """
+        self._meets("write", path)
+        super().write(path, content, sync=False)
+        if sync and not self._lies("sync", path):
+            super().write(path, content, sync=True)
+
+    def cut(self, path: str, size: int, *, sync: bool = True) -> None:
+        """
+        Shorten a file.
+        """
+        self._meets("cut", path)
+        super().cut(path, size, sync=sync and not self._lies("sync", path))
+
+    def rename(self, old: str, new: str) -> None:
+        """
+        Move a file or folder.
+        """
+        self._meets("rename", old)
+        super().rename(old, new)
+
+    def sync_folder(self, path: str) -> None:
+        """
+        Make the names in a folder durable.
+        """
+        if not self._lies("sync_folder", path):
+            super().sync_folder(path)
+
+    def remove(self, path: str) -> None:
+        """
+        Remove a file.
+        """
+        self._meets("remove", path)
+        super().remove(path)
+
+    def remove_tree(self, path: str) -> None:
+        """
+        Remove a folder.
+        """
+        self._meets("remove_tree", path)
+        super().remove_tree(path)
+
+    # -- trouble
+
+    def _meets(self, name: str, path: str) -> bool:
+        self._counts[name, path] += 1
+        operation = Operation(name=name, path=path, nth=self._counts[name, path])
+        self.story.append(operation)
+        if operation != self._at:
+            return False
+        match self._trouble:
+            case Trouble.POWER_LOSS:
+                self.lose_power()
+            case Trouble.EIO | Trouble.ENOSPC:
+                code = getattr(errno, self._trouble.value)
+                raise OSError(code, os.strerror(code), path)
+        return True
+
+    def _promise(self, path: str) -> None:
+        if self.left is None and path.endswith(f"/{layout.STEPS}"):
+            self.promised[path] = self.read(path)
+
+    def _lies(self, name: str, path: str) -> bool:
+        node = self._find(path)
+        if node is not None and node is self._watched:
+            self.lose_power()
+        met = self._meets(name, path)
+        if not met or self._trouble is not Trouble.LIE:
+            return False
+        self._watched = node
+        return True
+
+
+class _FragileFile:
+    def __init__(self, owner: FragileDisk, path: str, file: disk.AppendFile) -> None:
+        self._owner, self._path, self._file = owner, path, file
+
+    def write(self, content: bytes) -> None:
+        self._owner._meets("append", self._path)
+        self._file.write(content)
+
+    def sync(self) -> None:
+        if not self._owner._lies("sync", self._path):
+            self._file.sync()
+        self._owner._promise(self._path)
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,100 @@
+"""
+Portraits: what counts of a run that rests, asked of the use cases, without what differs between any two runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from app import bootstrap, errors
+from app.engine import records, stores
+
+_MANIFEST = ("status", "phase", "current_step_index", "total_steps", "error", "reason", "ending")
+_LINE = ("key", "status", "tool", "agent_id", "output_slot", "output_hash", "output_preview", "error", "final")
+_PASSING = ("receipt_id", "created_at", "started_at", "completed_at")
+
+Portrait = dict[str, Any]
+
+
+async def of_run(room: bootstrap.Room, run_id: str) -> Portrait:
+    """
+    Return how a run stands for whoever asks the service.
+    """
+    detail = json.loads((await room.runs.ready(run_id)).body)
+    view = None
+    with contextlib.suppress(errors.JournalCorrupt):
+        view = await room.runs.view(run_id)
+    summary = await room.store.summary(run_id)
+    kinds = [event.type for event in await room.store.read_events(run_id)]
+    slots = {name: await room.runs.slot(run_id, name) for name in detail["cache_summary"]}
+    return {
+        "manifest": {name: detail.get(name) for name in _MANIFEST},
+        "listed": {"status": summary.status, "rows": await _rows(room)},
+        "records": [_line(record) for record in view.living()] if view else None,
+        "receipts": [await _receipt(room, record) for record in view.living()] if view else None,
+        "slots": {name: _lasting(slot) for name, slot in slots.items()},
+        "events": {"created": kinds.count("run.created"), "ended": kinds.count("run.ended")},
+        "intact": (await room.store.verify(run_id))["ok"],
+        "told": sorted({kind for kind in kinds if kind.startswith(("recovery.", "storage."))}),
+        "attempts": {record.key: record.attempt for record in view.living()} if view else {},
+    }
+
+
+def comparable(portrait: Portrait) -> Portrait:
+    """
+    Leave out what a disturbance may change: which try it was, and what was told about it.
+    """
+    return {name: value for name, value in portrait.items() if name not in ("told", "attempts")}
+
+
+def of_workspace(project: Path) -> dict[str, str]:
+    """
+    Return the hash of each file of a workspace outside its data directory.
+    """
+    files = (path for path in sorted(project.rglob("*")) if path.is_file() and not path.is_symlink())
+    return {
+        str(path.relative_to(project)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+        if ".control-room" not in path.relative_to(project).parts
+    }
+
+
+def difference(expected: Any, found: Any, place: str = "") -> str:
+    """
+    Return the first place where two portraits differ, and how; empty where they are the same.
+    """
+    if isinstance(expected, dict) and isinstance(found, dict):
+        names = [*expected, *(name for name in found if name not in expected)]
+        parts = (difference(expected.get(name), found.get(name), f"{place}.{name}") for name in names)
+        return next((part for part in parts if part), "")
+    if isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
+        pairs = enumerate(zip(expected, found, strict=True))
+        parts = (difference(*pair, f"{place}[{number}]") for number, pair in pairs)
+        return next((part for part in parts if part), "")
+    return "" if expected == found else f"{place.lstrip('.')}: {found!r:.300} in place of {expected!r:.300}"
+
+
+async def _rows(room: bootstrap.Room) -> int:
+    return len(await room.store.list_runs(stores.RunQuery(limit=1000)))
+
+
+async def _receipt(room: bootstrap.Room, record: records.Record) -> Any:
+    if record.receipt_id is None:
+        return None
+    try:
+        receipt = await room.store.find_receipt(record.receipt_id)
+    except errors.NotFound:
+        return "missing"
+    return {name: receipt.get(name) for name in ("key", "tool", "sha256")}
+
+
+def _line(record: records.Record) -> dict[str, Any]:
+    return {name: record.line.get(name) for name in _LINE}
+
+
+def _lasting(slot: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in slot.items() if name not in _PASSING}

@@ -1,0 +1,103 @@
+"""
+Subjects: processes that live an experiment, forked from a warm one, so that hundreds of deaths take minutes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from app import errors
+from app.execution import crash_probes
+from app.laboratory import diary, lives
+from app.laboratory.experiment import Experiment
+
+PASSINGS = "passings.txt"
+"""File of an experiment that says which probes its last process passed."""
+
+FAILED = 3
+"""Exit code of a life that ended with an error."""
+
+STUCK = None
+"""In place of the exit code of a life that did not come to an end."""
+
+_LIFE_SECONDS = 90.0
+_PR_SET_PTRACER = 0x59616D61
+_ANYBODY = -1
+
+_processes = multiprocessing.get_context("forkserver")
+
+Watch = Callable[[int], AbstractContextManager[object]]
+"""What is put around a process, by its id, before it begins to live."""
+
+
+def live(experiment: Experiment, watch: Watch | None = None, crash_at: str | None = None) -> int | None:
+    """
+    Live an experiment in a process of its own; return its exit code, or None if it had to be ended.
+
+    Args:
+        watch: Attaches a tracer.
+        crash_at: `point:N`: the probe at which the process kills itself; None: it only notes what it passes.
+    """
+    _processes.set_forkserver_preload([__name__])
+    begin, beginner = _processes.Pipe(duplex=False)
+    process = _processes.Process(target=_live, args=(experiment, begin, crash_at))
+    process.start()
+    assert process.pid is not None
+    begin.close()
+    try:
+        with watch(process.pid) if watch else nullcontext():
+            beginner.send(None)
+            process.join(_LIFE_SECONDS)
+            if process.exitcode is None:
+                process.kill()
+                process.join()
+                return STUCK
+            return process.exitcode
+    finally:
+        beginner.close()
+        if process.is_alive():
+            process.kill()
+        process.join()
+        process.close()
+
+
+class Passings:
+    """
+    Probes that write down what is passed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("w", buffering=1, encoding="utf-8")
+
+    def reach(self, point: str) -> None:
+        """
+        Write a point down.
+        """
+        self._file.write(f"{point}\n")
+
+
+def _live(experiment: Experiment, begin: Connection, crash_at: str | None) -> None:
+    with (experiment.place / "process.log").open("ab", buffering=0) as log:
+        os.dup2(log.fileno(), sys.stderr.fileno())
+    _allow_tracing()
+    begin.recv()
+    points = crash_probes.parse(crash_at) if crash_at else Passings(experiment.place / PASSINGS)
+    try:
+        asyncio.run(lives.live(experiment, lives.Surroundings(probes=points)))
+    except (Exception, errors.Fault) as error:  # noqa: BLE001 - the boundary of the process
+        diary.Diary(experiment.diary).trouble(f"{type(error).__name__}: {error}")
+        sys.exit(FAILED)
+
+
+def _allow_tracing() -> None:
+    # Where only parents may trace, the tracer is none: it is started by whoever asked for this process.
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PTRACER, _ANYBODY, 0, 0, 0)
