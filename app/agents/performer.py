@@ -5,6 +5,7 @@ Perform agent calls: one prompt to one agent, whatever its backend.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from pathlib import PurePath
 
@@ -17,6 +18,8 @@ MAX_PROMPT_BYTES = 16 * 1024 * 1024
 
 DEFAULT_TIMEOUT_SECONDS = 24 * 60 * 60.0
 """Wall-clock limit of one try where the operation sets none."""
+
+_ABSTAINED = re.compile(r"ABSTAIN(?::\s*(.*))?", re.DOTALL)
 
 
 class AgentPerformer:
@@ -42,7 +45,7 @@ class AgentPerformer:
         await call.write_log(_log_name(call, "prompt"), _shown(prompt))
         reply = await self._asked(operation.backend, prompt)
         await call.write_log(_log_name(call, "reply"), reply.text)
-        return _result(reply)
+        return _result(reply, may_abstain=operation.may_abstain)
 
     def _prompt(self, call: ports.Call, operation: operations.AgentCall, text: str) -> ports.AgentPrompt:
         model = operation.model
@@ -103,10 +106,8 @@ def _log_name(call: ports.Call, kind: str) -> str:
     return f"{call.key}.{call.attempt}.{kind}.md"
 
 
-def _result(reply: ports.AgentReply) -> records.Result:
-    error = reply.error
-    if error is None and not reply.text.strip():
-        error = records.StepError(code="empty_reply", message="The agent answered with nothing.")
+def _result(reply: ports.AgentReply, *, may_abstain: bool) -> records.Result:
+    error = reply.error or _nothing_said(reply.text.strip(), may_abstain=may_abstain)
     return records.Result(
         status=states.StepState.FAILED if error else states.StepState.DONE,
         output=None if error else reply.text,
@@ -114,3 +115,14 @@ def _result(reply: ports.AgentReply) -> records.Result:
         usage=reply.usage,
         agent_session_id=reply.agent_session_id,
     )
+
+
+def _nothing_said(text: str, *, may_abstain: bool) -> records.StepError | None:
+    abstained = _ABSTAINED.fullmatch(text)
+    if not text:
+        return records.StepError(code="empty_reply", message="The agent answered with nothing.")
+    if abstained and not may_abstain:
+        return records.StepError(
+            code="abstained", message=f"The agent abstained: {abstained[1] or 'it gave no reason'}"
+        )
+    return None

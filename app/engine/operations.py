@@ -102,6 +102,8 @@ class AgentCall(Operation):
     """JSON Schema the reply must fit, for backends that can hold a model to it."""
     max_tokens: int | None = None
     """Longest reply, in tokens; None: the backend's default."""
+    may_abstain: bool = False
+    """Whether `ABSTAIN` or `ABSTAIN: reason` is a reply; otherwise it fails the try."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
