@@ -114,7 +114,7 @@ def quick(recipe_id: str = "quick") -> dict[str, Any]:
         "recipe_id": recipe_id,
         "label": "Look around",
         "task_patterns": ["look around"],
-        "phase_a": [DISCOVER],
+        "phase_a": [dict(DISCOVER)],
         "dod": [],
     }
 
@@ -135,7 +135,7 @@ def draft(recipe_id: str = "draft") -> dict[str, Any]:
             },
             "required": ["scene_path"],
         },
-        "phase_a": [DISCOVER, ANALYZE],
+        "phase_a": [dict(DISCOVER), dict(ANALYZE)],
         "phase_b": [
             agent_step("draft", "writer", "write", ["discovery"], "draft"),
             agent_step("polish", "editor", "polish", ["draft"], "edited_draft"),
@@ -165,7 +165,7 @@ def unguarded() -> dict[str, Any]:
         "recipe_id": "unguarded",
         "label": "Write on",
         "task_patterns": [],
-        "phase_a": [DISCOVER],
+        "phase_a": [dict(DISCOVER)],
         "phase_b": steps,
         "dod": [],
     }
