@@ -29,9 +29,13 @@ def main() -> None:
     parser.add_argument(
         "--only", action="append", metavar="NAME", help="format, lint, types, rooms, docstrings or tests"
     )
-    parser.add_argument("--long", action="store_true", help="run the tests marked slow, too")
+    parser.add_argument(
+        "--long", action="store_true", help="run the tests marked slow, too, and let property tests look for new cases"
+    )
     chosen, rest = parser.parse_known_args()
-    if not chosen.long:
+    if chosen.long:
+        os.environ.setdefault("HYPOTHESIS_PROFILE", "searching")
+    else:
         rest = ["-m", "not slow", *rest]
     python = environment.prepare(environment.DEV, environment.MODEL)
     checks = _checks(python, rest)
