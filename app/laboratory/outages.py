@@ -7,6 +7,7 @@ Only a disk that knows what was synced can forget the rest, directory entries to
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 
 from app import bootstrap, errors
@@ -123,6 +124,27 @@ class _Powered:
         return await self._inner.perform(call)
 
 
+class _Heard(logging.Handler):
+    """
+    Hears whether an error that names the run is logged.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.told = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        named = (record.getMessage(), str(getattr(record, "run_id", "")))
+        self.told = self.told or any(lives.RUN_ID in text for text in named)
+
+    def __enter__(self) -> _Heard:
+        logging.getLogger("app").addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("app").removeHandler(self)
+
+
 def _by_run(files: Mapping[str, bytes]) -> dict[str, bytes]:
     names = (path.split("/") for path in files)
     return {run_id: files[f"{folder}/{run_id}/{name}"] for folder, run_id, name in names}
@@ -197,5 +219,7 @@ def _after_restart(
     machine: Machine, lived: Experiment, operation: Operation, expected: trials.Seen, cut: trials.Seen
 ) -> Trial:
     lived.portrait.unlink(missing_ok=True)
-    why = machine.live()
-    return trials.judge(str(operation), expected, cut, trials.look(lived, machine.journals()), why=why)
+    with _Heard() as heard:
+        why = machine.live()
+    after = trials.look(lived, machine.journals())
+    return trials.judge(str(operation), expected, cut, after, why=why, logged=heard.told)

@@ -35,7 +35,7 @@ class Trial:
     twice: tuple[str, ...] = ()
     """Steps that were executed again although their record was durable, or oftener than one cut in flight explains."""
     told: bool = False
-    """Whether the run itself tells that something happened to it: by an event, an error, a further attempt."""
+    """Whether somebody is told: by an event, an error or a further attempt of the run, by an error in the log."""
     hidden: str = ""
     """What is damaged and not told."""
     note: str = ""
@@ -85,7 +85,16 @@ def look(experiment: Experiment, journals: dict[str, bytes] | None = None) -> Se
     )
 
 
-def judge(point: str, undisturbed: Seen, cut: Seen, after: Seen, *, restarted: bool = True, why: str = "") -> Trial:
+def judge(
+    point: str,
+    undisturbed: Seen,
+    cut: Seen,
+    after: Seen,
+    *,
+    restarted: bool = True,
+    why: str = "",
+    logged: bool = False,
+) -> Trial:
     """
     Compare what a disturbed run left with what the undisturbed one did.
 
@@ -93,9 +102,10 @@ def judge(point: str, undisturbed: Seen, cut: Seen, after: Seen, *, restarted: b
         cut: What was seen when the disturbed process had ended.
         after: What was seen at the very end.
         why: Why the last life did not come to its end.
+        logged: Whether the service logged an error that names the run.
     """
     note = why or _difference(undisturbed, after)
-    told = after.portrait is not None and _tells(after.portrait, undisturbed)
+    told = logged or (after.portrait is not None and _tells(after.portrait, undisturbed))
     lost = _lost(cut, after)
     return Trial(
         point=point,

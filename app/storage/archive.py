@@ -4,15 +4,24 @@ The archive: what can be read of runs without taking them.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from app import errors
-from app.engine import events, plain, records
-from app.storage import blobs, disk, events_book, layout, receipts
+from app.engine import events, plain, records, states
+from app.storage import authority, blobs, disk, events_book, layout, receipts
 from app.storage.folder_log import FolderLog
+from app.storage.index import ReceiptPlace
 from app.storage.means import Means
+
+_log = logging.getLogger(__name__)
+
+_Events: TypeAlias = list[events.Event]
+_ENDED = events.EventType.RUN_ENDED.value
+_CORRUPT = errors.JournalCorrupt.default_code
 
 
 class Archive:
@@ -43,7 +52,9 @@ class Archive:
         if (log := self._logs.get(run_id)) is not None:
             return await log.read_events(after)
         path = f"{layout.run_folder(run_id)}/{layout.EVENTS}"
-        return await self._means.workers.run(lambda: events_book.parse(self._read_if_there(run_id, path), after))
+        found = await self._means.workers.run(lambda: events_book.parse(self._read_if_there(run_id, path), after))
+        await self._tell_missing_end(run_id, found, after)
+        return found
 
     async def log(self, run_id: str, name: str) -> bytes:
         """
@@ -128,11 +139,37 @@ class Archive:
             if log.holds_receipt(receipt_id):
                 await log.rest()
         place = await self._means.index.find_receipt(receipt_id)
-        found = await self._means.workers.run(lambda: receipts.read_at(self._means.disk, place)) if place else None
+        found = await self._means.workers.run(lambda: self._receipt_at(place)) if place else None
         if found is None:
             message = f"there is no receipt {receipt_id!r:.80}"
             raise errors.NotFound(message, code="receipt_not_found", detail={"receipt_id": receipt_id[:80]})
         return found
+
+    async def _tell_missing_end(self, run_id: str, found: _Events, after: int) -> None:
+        # Where a disk did not keep the last events of a finished run, nobody opens it to complete them.
+        row = None if after or any(event.type == _ENDED for event in found) else await self._means.index.get_run(run_id)
+        if row is None or not states.RunState(row.summary.status).finished or row.summary.error_code == _CORRUPT:
+            return
+        if self._means.disk.has_file(f"{layout.run_folder(run_id)}/{layout.EVENTS}"):
+            _log.error("the run %s has ended, and its last events are missing", run_id)
+
+    def _receipt_at(self, place: ReceiptPlace) -> dict[str, Any] | None:
+        found = receipts.read_at(self._means.disk, place)
+        if found is None:
+            # The file did not keep it, and nobody opens a finished run to complete it: its journal still proves it.
+            _log.error("the receipt %s of run %s is made anew", place.receipt_id, place.run_id)
+            with contextlib.suppress(errors.NotFound, errors.JournalCorrupt):
+                found = self._proven_again(place)
+        return found
+
+    def _proven_again(self, place: ReceiptPlace) -> dict[str, Any] | None:
+        known = authority.read(self._means.disk, place.run_id)
+        folder = layout.run_folder(place.run_id)
+        for record in known.records:
+            if record.receipt_id == place.receipt_id:
+                session_id = known.start.session_id
+                return receipts.receipt_of(self._means.disk, place.run_id, folder, session_id, record)
+        return None
 
     def _make_sure_of(self, run_id: str) -> None:
         if not self._means.disk.has_folder(layout.run_folder(run_id)):

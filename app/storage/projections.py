@@ -223,9 +223,11 @@ class Projections:
             self._store_file(layout.projection(name), plain.encode(value) + b"\n")
 
     def _sync(self) -> None:
-        for name in (layout.EVENTS, *self._on_disk):
+        # The journals were synced line by line; once more costs nothing, and mends what a disk did not keep.
+        for name in (layout.STEPS, layout.CONTROL, layout.EVENTS, *self._on_disk):
             disk.sync_file(self._means.disk, f"{self._folder}/{name}")
         self._means.disk.sync_folder(self._folder)
+        self._means.disk.sync_folder(layout.RUNS)
         if self._proven:
             receipts.make_durable(self._means.disk, self._session_id)
 

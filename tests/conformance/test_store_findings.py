@@ -81,3 +81,29 @@ async def test_an_unfinished_run_that_vanished_is_told(house: House, caplog: pyt
     assert [record.getMessage() for record in caplog.records if RUN in record.getMessage()] == [
         f"the run {RUN} was pending, and its folder is gone"
     ]
+
+
+async def test_a_receipt_that_its_file_did_not_keep_is_made_anew(house: House) -> None:
+    """A receipt of a finished run that the index knows comes from the run's journal where its file has lost it."""
+    log = await houses.begun(house)
+    await log.add_receipt(await log.append_step(houses.proven("a")))
+    await log.rest()
+    before = await house.store.find_receipt("rcpt_a")
+    await houses.end(log)
+    await log.close()
+    house.files().remove(f"audit/sessions/{houses.SESSION}/tool_receipts.jsonl")
+
+    assert await house.store.find_receipt("rcpt_a") == before
+
+
+async def test_events_that_a_finished_run_has_lost_are_told(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    """A finished run whose last event is not in its file is named in the log when somebody reads its events."""
+    log = await houses.begun(house)
+    await houses.end(log)
+    await log.close()
+    house.put("events.jsonl", b"")
+    with caplog.at_level(logging.ERROR):
+        found = await house.store.read_events(RUN)
+
+    assert found == []
+    assert f"the run {RUN} has ended, and its last events are missing" in caplog.messages
