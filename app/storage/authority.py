@@ -198,19 +198,24 @@ def _decisions(reading: Reading) -> tuple[Reading, decisions.Decisions, list[dec
     for count, line in enumerate(reading.lines):
         try:
             decided.apply(line.fields)
-            ended = _checked(decided.ended)
+            ended = _checked(decided)
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             reason = f"is no decision ({type(error).__name__}: {error})"
-            return reading.first(count, Verdict.DAMAGED, reason), decided, endings
+            good = decisions.fold(line.fields for line in reading.lines[:count])
+            return reading.first(count, Verdict.DAMAGED, reason), good, endings
         if ended is not None and (not endings or endings[-1] is not ended):
             endings.append(ended)
     return reading, decided, endings
 
 
-def _checked(ended: decisions.Ended | None) -> decisions.Ended | None:
-    named: tuple[object, object] = (ended.lines, ended.head) if ended is not None else (0, "")
-    if not (isinstance(named[0], int) and isinstance(named[1], str)):
-        raise TypeError("lines or head are of the wrong kind")
+def _checked(decided: decisions.Decisions) -> decisions.Ended | None:
+    ended, error = decided.ended, decided.ended.error if decided.ended else decided.pause_error
+    told: tuple[object, ...] = (decided.last_at, *((ended.head, ended.at) if ended else ()))
+    count: object = ended.lines if ended else 0
+    if not (all(isinstance(text, str) for text in told) and isinstance(count, int)):
+        raise TypeError("a fact is of the wrong kind")
+    if not isinstance(error, Mapping | NoneType):
+        raise TypeError("its error is of the wrong kind")
     return ended
 
 

@@ -107,13 +107,14 @@ class Journal:
         Finish what is under way and let go of the file.
         """
         await self.drained()
-        self._file.close()
+        self.abandon()
 
     def abandon(self) -> None:
         """
         Let go of the file at once.
         """
         self._file.close()
+        self.fault = self.fault or errors.StorageFault(f"{self._path} is closed", detail={"file": self._path})
 
     def _adopt(self, reading: chain.Reading) -> None:
         self.count = len(reading.lines)

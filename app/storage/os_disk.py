@@ -18,6 +18,7 @@ from app.storage.disk import AppendFile, Lock
 _FILE_MODE = 0o600
 _FOLDER_MODE = 0o700
 _CHUNK_BYTES = 1024 * 1024
+_SYNC = getattr(os, "fdatasync", os.fsync)
 
 
 class OsAppendFile:
@@ -42,7 +43,7 @@ class OsAppendFile:
         """
         Make what was written durable.
         """
-        os.fdatasync(self._opened())
+        _SYNC(self._opened())
 
     def close(self) -> None:
         """
@@ -100,7 +101,7 @@ class OsDisk:
         Sync a file, drop the kernel's copy of it and read it from the disk.
         """
         with _opened(self._at(path), os.O_RDONLY | os.O_NONBLOCK) as descriptor:
-            os.fdatasync(descriptor)
+            _SYNC(descriptor)
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             return _content(descriptor, 0, -1)
