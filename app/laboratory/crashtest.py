@@ -12,11 +12,12 @@ from typing import Any
 
 from app import settings
 from app.control import requests
-from app.laboratory import experiment, outages, sweeps, tracing
-from app.laboratory.fragile_disk import Trouble
+from app.laboratory import experiment, outages, sweeps, tracing, trials
+from app.laboratory.fragile_disk import Operation, Trouble
 from app.laboratory.sweeps import Bench, Sweep
 
 Tell = Callable[[str], None]
+InMemory = tuple[trials.Seen, list[Operation]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +87,11 @@ def crashtest(chosen: settings.Settings, request: requests.StartRequest, extent:
         root = Path(folder).resolve()
         original = experiment.template(root / "template", chosen, request, extent.replies)
         bench = Bench(root, original, workers=extent.workers, sample=extent.sample, seed=extent.seed)
+        in_memory = outages.undisturbed(bench)
         traced = extent.traced and tracing.available()
-        done = [*(_by_calls(bench, tell) if traced else _by_probes(bench, tell)), *_outages(bench, tell)]
+        done = _by_calls(bench, tell) if traced else _by_probes(bench, in_memory, tell)
+        outside = (("power loss", Trouble.POWER_LOSS), ("one sync lies", Trouble.LIE))
+        done += _by_operations(bench, outside, in_memory, tell)
         return Report(recipe_id=request.recipe_id or "", extent=extent, sweeps=tuple(done))
 
 
@@ -101,20 +105,18 @@ def _by_calls(bench: Bench, tell: Tell) -> list[Sweep]:
     return done
 
 
-def _by_probes(bench: Bench, tell: Tell) -> list[Sweep]:
-    expected, story = outages.undisturbed(bench)
-    done = [sweeps.by_probes(bench, "kill", expected)]
-    tell(_summary(done[-1]))
-    for trouble in (Trouble.EIO, Trouble.ENOSPC):
-        done.append(outages.by_operations(bench, trouble.value, trouble, story, expected))
-        tell(_summary(done[-1]))
-    return done
+def _by_probes(bench: Bench, in_memory: InMemory, tell: Tell) -> list[Sweep]:
+    done = sweeps.by_probes(bench, "kill", in_memory[0])
+    tell(_summary(done))
+    return [done, *_by_operations(bench, (("EIO", Trouble.EIO), ("ENOSPC", Trouble.ENOSPC)), in_memory, tell)]
 
 
-def _outages(bench: Bench, tell: Tell) -> list[Sweep]:
-    expected, story = outages.undisturbed(bench)
+def _by_operations(
+    bench: Bench, troubles: tuple[tuple[str, Trouble], ...], in_memory: InMemory, tell: Tell
+) -> list[Sweep]:
+    expected, story = in_memory
     done = []
-    for name, trouble in (("power loss", Trouble.POWER_LOSS), ("one sync lies", Trouble.LIE)):
+    for name, trouble in troubles:
         done.append(outages.by_operations(bench, name, trouble, story, expected))
         tell(_summary(done[-1]))
     return done

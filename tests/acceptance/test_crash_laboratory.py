@@ -1,0 +1,151 @@
+"""
+The crash laboratory, on the example project: a sample in the usual suite, everything as a slow test.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app import settings
+from app.cli import crashing
+from app.control import requests
+from app.laboratory import crashtest, experiment, outages, subjects, sweeps, tracing, trials
+from app.laboratory.fragile_disk import Trouble
+from tests.acceptance import drafting, programs
+
+REQUEST = requests.StartRequest(
+    recipe_id="creative_draft_scene", description="Draft scene 21", args=drafting.REQUEST["args"]
+)
+traced = pytest.mark.skipif(not tracing.available(), reason="strace is not installed")
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[sweeps.Bench]:
+    """
+    Return a bench for a few experiments on the example project.
+    """
+    chosen = settings.load(project=programs.ROOT / ".control-room" / "example", home=tmp_path)
+    original = experiment.template(tmp_path / "lab" / "template", chosen, REQUEST, None)
+    yield sweeps.Bench(tmp_path / "lab", original, workers=2, sample=8, seed=1)
+    shutil.rmtree(tmp_path / "lab")
+
+
+def extent(**given: object) -> crashtest.Extent:
+    """
+    Return how much is tried.
+    """
+    return crashtest.Extent(**given)  # type: ignore[arg-type]
+
+
+@traced
+def test_a_sample_of_every_sweep_holds(tmp_path: Path) -> None:
+    """Killed, refused or without power at some writes, the example ends as if undisturbed, and nothing is hidden."""
+    chosen = settings.load(project=programs.ROOT / ".control-room" / "example", home=tmp_path)
+    report = crashtest.crashtest(chosen, REQUEST, extent(sample=6, seed=3), lambda line: None)
+
+    assert report.to_json()["broken"] == []
+    assert report.holds
+    assert [row["sweep"] for row in report.rows()] == ["kill", "EIO", "ENOSPC", "power loss", "one sync lies"]
+    assert all(row["tried"] == 6 and row["points"] > 30 for row in report.rows())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+@traced
+def test_every_point_of_every_sweep_holds(tmp_path: Path) -> None:
+    """The same at every write."""
+    chosen = settings.load(project=programs.ROOT / ".control-room" / "example", home=tmp_path)
+    report = crashtest.crashtest(chosen, REQUEST, extent(), lambda line: None)
+
+    assert report.to_json()["broken"] == []
+    assert report.holds
+
+
+def test_without_a_tracer_probes_stand_in(bench: sweeps.Bench) -> None:
+    """Where nothing can be traced, the process is killed at the probes of the storage."""
+    expected, _ = outages.undisturbed(bench)
+    swept = sweeps.by_probes(bench, "kill", _lived(bench))
+
+    assert expected.portrait is not None
+    assert len(swept.reached) == 8
+    assert swept.broken == []
+
+
+def test_every_power_loss_of_a_sample_ends_the_same(bench: sweeps.Bench) -> None:
+    """Power losses, refusals and lies on the disk in memory, at some operations each."""
+    expected, story = outages.undisturbed(bench)
+    for trouble in Trouble:
+        swept = outages.by_operations(bench, trouble.value, trouble, story, expected)
+
+        assert swept.broken == [], trouble
+
+
+def test_what_goes_wrong_is_seen(bench: sweeps.Bench) -> None:
+    """A step that is lost, executed again or left otherwise, and an accepted run that is gone, break a promise."""
+    seen = _lived(bench)
+    run, key, attempt = seen.told.executed[3]
+    seen_again = _with(seen, executed=(*seen.told.executed, (run, key, attempt + 1)))
+    changed = json.loads(json.dumps(seen.portrait))
+    changed["records"][0]["output_hash"] = "sha256:other"
+
+    assert trials.judge("here", seen, seen, seen_again).twice == (f"{key}/{attempt + 1}",)
+    assert trials.judge("here", seen, seen, _with(seen, new=2)).lost == ("an accepted run",)
+    lost = trials.judge("here", seen, seen, _replaced(seen, recorded=seen.recorded - {(run, key, attempt)}))
+    assert (lost.lost, lost.hidden) == ((f"{key}/{attempt}",), f"{key}/{attempt}")
+    assert trials.judge("here", seen, seen, _replaced(seen, portrait=changed)).hidden.startswith("records[0].output")
+    assert trials.judge("here", seen, seen, _replaced(seen, workspace={})).hidden.startswith("workspace")
+
+
+def test_the_command_prints_a_table(tmp_path: Path) -> None:
+    """`crashtest` prints a row for each sweep and ends with 0; with `--output` it writes the page, too."""
+    project = programs.make_project(tmp_path / "project")
+    page = tmp_path / "page.md"
+    done = programs.control_room(
+        "crashtest", "small", "--arg", "words=gate", "--sample", "1", "--untraced", "--output", page, project=project
+    )
+
+    assert "every promise holds" in done.stdout
+    assert [line.split("  ")[0] for line in done.stdout.splitlines()[1:6]] == [
+        "kill", "EIO", "ENOSPC", "power loss", "one sync lies",
+    ]  # fmt: skip
+    assert page.read_text().startswith("# Crash laboratory: `small`")
+    assert not (project.data / "runs").exists()
+
+
+def test_the_command_tells_what_is_broken() -> None:
+    """A broken promise is named with its sweep and its point."""
+    row = dict.fromkeys(crashing.COLUMNS, 1) | {"sweep": "kill"}
+    trial = {"sweep": "kill", "point": "fsync x 1", "note": "status: a in place of b", "lost": ["s/1"]}
+    trial |= {"twice": [], "hidden": "y"}
+    told = {"recipe_id": "r", "sample": None, "seed": 0, "holds": False, "sweeps": [row], "broken": [trial]}
+
+    assert "kill at fsync x 1: status: a in place of b; lost s/1; not told" in crashing.table(told)
+    assert "- kill, `fsync x 1`: status: a in place of b; lost s/1; not told" in crashing.markdown(told)
+
+
+def test_an_unknown_recipe_is_told(tmp_path: Path) -> None:
+    """A recipe that cannot be started is an error in a line."""
+    project = programs.make_project(tmp_path / "project")
+    done = programs.control_room("crashtest", "nothing", "--sample", "1", project=project, code=1)
+
+    assert "the undisturbed run did not come to rest" in done.stderr
+
+
+def _lived(bench: sweeps.Bench) -> trials.Seen:
+    lived = bench.experiment("lived")
+    assert subjects.live(lived) == 0
+    return trials.look(lived)
+
+
+def _with(seen: trials.Seen, **changes: object) -> trials.Seen:
+    return _replaced(seen, told=dataclasses.replace(seen.told, **changes))  # type: ignore[arg-type]
+
+
+def _replaced(seen: trials.Seen, **changes: object) -> trials.Seen:
+    return dataclasses.replace(seen, **changes)  # type: ignore[arg-type]
