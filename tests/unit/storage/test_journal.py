@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from app import clock
+from app import clock, errors
 from app.engine import plain, probes
 from app.storage import chain
 from app.storage.committer import Commit, FileCommitter
@@ -156,14 +156,25 @@ async def test_healing_keeps_every_confirmed_line(tmp_path: Path) -> None:
     journal = journal_of(means, "j")
     await journal.append(b'{"n":1}')
     (tmp_path / "j").write_bytes(b"overwritten")
-    journal.abandon()
-    with pytest.raises(BaseException) as lost:
+    journal._file.close()
+    with pytest.raises(errors.StorageFault):
         await journal.append(b'{"n":2}')
-    with pytest.raises(BaseException) as caught:
+    with pytest.raises(errors.StorageFault):
         await journal.heal()
 
-    assert type(lost.value).__name__ == type(caught.value).__name__ == "StorageFault"
     assert (tmp_path / "j").read_bytes() == b"overwritten"
+
+
+async def test_a_closed_journal_says_so() -> None:
+    """After closing nothing is appended, and nobody takes that for a full disk."""
+    means = means_over(MemoryDisk())
+    journal = journal_of(means, "j")
+    await journal.close()
+    for sync in (True, False):
+        with pytest.raises(errors.StorageFault):
+            await journal.append(b'{"n":1}', sync=sync)
+
+    assert means.room.free
 
 
 async def test_threads_hand_results_and_errors_back(threads: Threads) -> None:
