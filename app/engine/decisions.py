@@ -58,6 +58,8 @@ class Started:
     """When it began."""
     due_at: str | None = None
     """When a timer, a gate or a wait is over."""
+    branch: str = ""
+    """Path of the branch that asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +160,7 @@ class Decisions:
             operation=line["operation"],
             at=line["at"],
             due_at=line.get("due_at"),
+            branch=line.get("branch") or "",
         )
         self.tries.setdefault(begun.key, []).append(begun)
         if begun.due_at is not None:

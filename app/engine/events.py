@@ -46,6 +46,8 @@ class EventType(StrEnum):
     """The recipe's driver tells something. Fields: its own."""
     RECOVERY_TAIL_CUT = "recovery.tail_cut"
     """A torn end of a journal was cut off. Fields: file, at_byte, bytes."""
+    RECOVERY_LINES_MISSING = "recovery.lines_missing"
+    """Steps were begun that the journal does not lead to, so whole lines before them are gone. Fields: started."""
     RECOVERY_CORRUPT = "recovery.corrupt"
     """A journal is damaged before its end. Fields: file, line, reason."""
     RECOVERY_CONTINUED = "recovery.continued"

@@ -88,7 +88,7 @@ def line(
         operation: `{hash}` with `body`, or `blob` for a large one.
     """
     place, result, content = ask.place, done.result, done.content
-    tool = isinstance(ask.operation, ToolCall) and result.status is StepState.DONE
+    executed = isinstance(ask.operation, ToolCall) and result.status is not StepState.SKIPPED
     error = result.error
     return {
         "step_index": place.step_index,
@@ -97,7 +97,7 @@ def line(
         **facts_of(ask.operation),
         "status": result.status.value,
         "output_slot": place.output_slot,
-        "receipt_id": receipt_id(run_id, ask.key, done.attempt) if tool else None,
+        "receipt_id": receipt_id(run_id, ask.key, done.attempt) if executed else None,
         "input_slot_refs": list(place.input_slot_refs),
         "output_hash": plain.labelled_sha256(content.encoded) if content.value is not None else None,
         "output_preview": plain.preview(result.summary if result.summary is not None else content.value or ""),

@@ -17,6 +17,9 @@ from app.engine.states import RunState
 from app.engine.stepping import Work
 from app.engine.stores import RunLog
 
+PAUSING = "pausing"
+"""Reason shown of a run that will pause as soon as its open steps are over."""
+
 
 class Portrait:
     """
@@ -51,7 +54,7 @@ class Portrait:
         return views.RunView(
             start=self._start,
             status=RunState.PAUSED if fault else self.status,
-            reason=fault.code if fault else self._reason,
+            reason=fault.code if fault else self._why(),
             board=self._context.board(),
             records=self.records,
             dead=frozenset(self._log.loaded.decisions.dead),
@@ -115,6 +118,11 @@ class Portrait:
         Return the present instant as JSON holds it.
         """
         return clock.stamp(self._clock.now())
+
+    def _why(self) -> str | None:
+        if self.status is RunState.RUNNING:
+            return PAUSING if self._log.loaded.decisions.paused is not None else None
+        return self._reason
 
     def _snapshots(self) -> Mapping[str, plain.Json]:
         view = self.view()

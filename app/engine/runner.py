@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Literal
 
 from app import errors
-from app.engine import ports, replay, settlement, views
+from app.engine import plain, ports, replay, settlement, views
 from app.engine.conductor import Ask, Conductor
 from app.engine.context import DriverContext
 from app.engine.decisions import DecisionKind
@@ -155,7 +155,21 @@ class Runner:
         self._run_log.add_event(EventType.RUN_STARTED, None, {"taken": taken})
         if taken > 1:
             self._run_log.add_event(EventType.RECOVERY_CONTINUED, None, {"lines": lines})
+        if unled := self._unled():
+            _log.error("journal lines are missing", extra={"run_id": self._run_id, "started": unled})
+            self._run_log.add_event(EventType.RECOVERY_LINES_MISSING, None, {"started": unled})
         await self._portrait.move(Transition.take(self._run_id, self._portrait.now()))
+
+    def _unled(self) -> list[plain.Json]:
+        """
+        Return the steps that were begun, and that a driver with this journal would not have asked for.
+        """
+        recorded = {record.key for record in self._portrait.records}
+        return [
+            key
+            for key, tries in self._run_log.loaded.decisions.tries.items()
+            if key not in recorded | self._conductor.asks.keys() and not self._conductor.was_cancelled(tries[-1].branch)
+        ]
 
     # -- drive
 

@@ -166,6 +166,8 @@ class Stepper:
         ask, decisions = work.ask, self._log.loaded.decisions
         work.attempt = max(decisions.highest_attempt.get(ask.key, 0), *self._recorded.get(ask.key, ()), 0) + 1
         facts: dict[str, plain.Json] = {"key": ask.key, "attempt": work.attempt, "operation": ask.fingerprint}
+        if ask.branch:
+            facts["branch"] = ask.branch
         wait = _due_seconds(ask.operation)
         if wait is not None:
             facts["due_at"] = clock.stamp(self._equipment.clock.now() + timedelta(seconds=wait))

@@ -31,7 +31,7 @@ def receipt_of(files: Disk, run_id: str, folder: str, session_id: str, record: r
         return blobs.value(files, run_id, folder, blob)
 
     line = record.line
-    return {
+    receipt = {
         "receipt_id": record.receipt_id,
         "session_id": session_id,
         "run_id": run_id,
@@ -43,6 +43,7 @@ def receipt_of(files: Disk, run_id: str, folder: str, session_id: str, record: r
         "started_at": record.started_at,
         "completed_at": record.completed_at,
     }
+    return receipt if record.error is None else receipt | {"error": record.error.to_json()}
 
 
 def append(files: Disk, session_id: str, receipts: Collection[dict[str, plain.Json]]) -> list[ReceiptPlace]:

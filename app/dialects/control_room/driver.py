@@ -4,6 +4,7 @@ The driver: tools, agents, outputs, findings and the definition of done, one aft
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
@@ -109,6 +110,8 @@ class _Pipeline:
         keys = {name: f"{step['step_id']}.{name}" for name in prompts.MICRO_STEPS}
         for name, key in keys.items():
             place = _place(step, index, "b", refs.sources(prompts.named(parts[name])))
+            if name != prompts.MICRO_STEPS[-1]:
+                place = dataclasses.replace(place, output_slot=None)
             record = await self._ask(key, step, place, parts[name], earlier)
             reply = record.output if record.blob is None else await self._ctx.read(record.blob)
             earlier[name] = reply.strip()

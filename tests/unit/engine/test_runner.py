@@ -584,3 +584,70 @@ async def test_skipped_steps_are_records_too():
 
     assert await bench.run() is RunState.FAILED
     assert json.loads(bench.disk.steps[0])["status"] == "skipped"
+
+
+async def test_whole_lines_that_are_gone_are_told():
+    """
+    A step that was begun proves the lines that led to it, also where the journal ends at a whole line.
+    """
+    whole = logs.Bench(_three)
+    await whole.run()
+    bench = logs.Bench(_three)
+    bench.disk.steps, bench.disk.control = whole.disk.steps[:1], whole.disk.control[:-1]
+
+    assert await bench.run() is RunState.DONE
+
+    told = [event.data for event in bench.disk.events if event.type == "recovery.lines_missing"]
+
+    assert told == [{"started": ["c"]}]
+
+
+async def test_a_cut_off_step_is_no_sign_of_missing_lines():
+    """
+    The step in flight, and one of a branch that was cancelled, are begun without a line.
+    """
+    bench = logs.Bench(_branches)
+    bench.performers.hold("a")
+    bench.performers.results["b"] = [errors.ToolFailed("broken")]
+    await bench.run()
+    bench.disk.control = bench.disk.control[:-1]
+    await bench.run()
+    sequence = logs.Bench(_three)
+    await _crash(sequence)
+    sequence.performers.holds.clear()
+    await sequence.run()
+
+    for disk in (bench.disk, sequence.disk):
+        assert "recovery.continued" in {event.type for event in disk.events}
+        assert "recovery.lines_missing" not in {event.type for event in disk.events}
+
+
+async def test_a_run_that_will_pause_says_so():
+    """
+    Until its open step is over it is running, with the reason.
+    """
+    bench = logs.Bench(_three)
+    hold = bench.performers.hold("a")
+    runner = bench.runner()
+    running = asyncio.create_task(runner.run())
+    await _until(lambda: bench.performers.reached["a"].is_set())
+    await bench.log.decide(DecisionKind.PAUSED, {"reason": "paused_by_person"})
+    runner.pause()
+    shown = runner.view()
+    hold.set()
+
+    assert (shown.status, shown.reason) == (RunState.RUNNING, "pausing")
+    assert await running is RunState.PAUSED
+    assert runner.view().reason == "paused_by_person"
+
+
+async def test_a_failed_tool_execution_has_its_receipt_too():
+    """
+    Every execution is proven, whatever came of it.
+    """
+    bench = logs.Bench(_three)
+    bench.performers.results["a"] = [errors.ToolFailed("broken")]
+    await bench.run()
+
+    assert bench.disk.receipts == [json.loads(bench.disk.steps[0])["receipt_id"]]
+    assert bench.disk.receipts[0].startswith("rcpt_")
