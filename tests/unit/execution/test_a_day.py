@@ -20,13 +20,38 @@ import pytest
 
 from app import clock, errors
 from app.engine import probes, states
-from app.storage import committer, directory, layout, means, memory_index, os_disk, store, workers
+from app.storage import committer, directory, disk, layout, means, memory_index, os_disk, store, workers
 from tests.unit.execution import pools, recording, toys
 
 RunState = states.RunState
 
 LIMIT = 3
 MINUTE = 60.0
+
+
+class MortalDisk(os_disk.OsDisk):
+    """
+    A disk whose locks end with their process, also when that only pretends to die.
+    """
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self._held: list[disk.Lock] = []
+
+    def lock(self, folder: str, *, wait: bool = False) -> disk.Lock | None:
+        """
+        Hold a folder.
+        """
+        lock = super().lock(folder, wait=wait)
+        self._held += [] if lock is None else [lock]
+        return lock
+
+    def die(self) -> None:
+        """
+        Let go of every folder.
+        """
+        for lock in self._held:
+            lock.release()
 
 
 class Folders(store.FolderStore):
@@ -38,12 +63,13 @@ class Folders(store.FolderStore):
         self._place = directory.DataDirectory(place, clock=time, ids=clock.RandomIds(random.Random(0)))
         super().__init__(self._place, rows, clock=time, probes=points)
         self.rows = rows
+        self.mortal = MortalDisk(place)
 
     def _prepare(self) -> tuple[means.Means, str]:
         found, identity = super()._prepare()
         inline = workers.Inline()
         committing = committer.FileCommitter(inline, self._probes)
-        return dataclasses.replace(found, workers=inline, committer=committing), identity
+        return dataclasses.replace(found, disk=self.mortal, workers=inline, committer=committing), identity
 
 
 class Day(pools.Bench):
@@ -71,6 +97,7 @@ class Day(pools.Bench):
         rows = self.store.rows.copy()  # type: ignore[attr-defined]
         self.store.abandon()
         await pools.abandon()
+        self.store.mortal.die()  # type: ignore[attr-defined]
         self.crashes += 1
         self.probes = recording.RecordingProbes()
         self.store = self._opened(rows)  # type: ignore[assignment]
