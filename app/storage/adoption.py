@@ -146,6 +146,11 @@ def write(files: Disk, run_id: str, converted: Converted, reach: Callable[[str],
     if not files.has_file(f"{folder}/{layout.ADOPTED}"):
         old = files.read(f"{folder}/{layout.STEPS}") if files.has_file(f"{folder}/{layout.STEPS}") else b""
         disk.replace(files, f"{folder}/{layout.ADOPTED}", old, sync=True, reach=reach, at="storage.adopt.aside")
+    if files.has_file(f"{folder}/{layout.CONTROL}") and not files.has_file(f"{folder}/{layout.ADOPTED_CONTROL}"):
+        decided = files.read(f"{folder}/{layout.CONTROL}")
+        disk.replace(
+            files, f"{folder}/{layout.ADOPTED_CONTROL}", decided, sync=True, reach=reach, at="storage.adopt.aside"
+        )
     for name, content, at in (
         (layout.STEPS, converted.steps, "storage.adopt.steps"),
         (layout.CONTROL, converted.control, "storage.adopt.control"),

@@ -24,6 +24,7 @@ EVENTS = "events.jsonl"
 MANIFEST = "run.json"
 CACHE = "cache.json"
 ADOPTED = "steps.jsonl.adopted"
+ADOPTED_CONTROL = "control.jsonl.adopted"
 LOGS = "logs"
 
 FOLDERS = (RUNS, TRASH, "audit", SESSIONS, "sessions", ISSUES)

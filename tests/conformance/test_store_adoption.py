@@ -289,3 +289,14 @@ async def test_a_folder_that_nobody_can_adopt_is_told(house: House) -> None:
         await store.open(HAND)
 
     assert house.content("steps.jsonl", HAND) == journal
+
+
+async def test_decisions_of_a_run_that_lost_its_start_are_kept_aside(house: House) -> None:
+    """An old control journal is no part of the adopted run, and nothing of it is deleted."""
+    store = await house.open()
+    written(house)
+    decided = b'{"kind":"cancel_requested"}\n'
+    house.files().write(f"runs/{HAND}/control.jsonl", decided, sync=True)
+    await store.open(HAND)
+
+    assert house.content("control.jsonl.adopted", HAND) == decided
