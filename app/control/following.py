@@ -58,7 +58,7 @@ class Follower:
         Args:
             finished: Tells whether the run has ended.
         """
-        quiet_since_the_end = 0
+        quiet_since_the_end, told = 0, None
         while quiet_since_the_end < 2:
             since = self._engine.change_number(run_id)
             try:
@@ -67,12 +67,10 @@ class Follower:
                 return
             for event in written:
                 yield event
-                after = event.seq
-            if self.released:
+                after, told = event.seq, event.type
+            if self.released or (over and told == events.EventType.RUN_ENDED):
                 return
-            if written and not over:
+            if written:
                 continue
-            quiet_since_the_end = quiet_since_the_end + 1 if over and not written else 0
-            if over and written and written[-1].type == events.EventType.RUN_ENDED:
-                return
+            quiet_since_the_end = quiet_since_the_end + 1 if over else 0
             await self.change(run_id, since, TICK_SECONDS)
