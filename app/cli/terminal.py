@@ -5,6 +5,7 @@ The terminal: what is printed survives any encoding, and nothing printed can ste
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from typing import Any, TextIO
@@ -22,10 +23,13 @@ class PipeClosed(Exception):
 
 def prepare() -> None:
     """
-    Let no character that the terminal's encoding lacks break a command.
+    Let neither a character that the terminal's encoding lacks nor a stream that is closed break a command.
     """
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - as long as the process
+        elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
 
 

@@ -250,6 +250,16 @@ def test_output_that_nobody_reads_ends_the_command_quietly(project: programs.Pro
     assert told == ""
 
 
+def test_closed_output_does_not_change_the_exit_code(project: programs.Project):
+    """
+    A command whose output streams are closed still tells by its exit code how it ended.
+    """
+    command = f"exec {sys.executable} -m app runs show absent >&- 2>&-"
+    done = subprocess.run(["sh", "-c", command], env=programs.environment(project), cwd=project.path, check=False)
+
+    assert done.returncode == 4
+
+
 def test_terminal_without_unicode_survives(project: programs.Project):
     """
     On a terminal that knows only ASCII nothing breaks.
