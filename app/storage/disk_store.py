@@ -59,7 +59,7 @@ class DiskStore(abc.ABC):
         means, identity = self._prepare()
         self._stopping.clear()
         index_is_new = await means.index.start()
-        reconciliation = Reconciliation(means, identity, index_is_new=index_is_new)
+        reconciliation = Reconciliation(means, identity, index_is_new=index_is_new, serves=serve)
         opener = Opener(means, identity, self._adopt)
         self._found = _Parts(
             means=means,

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import logging
 from collections.abc import Iterator
@@ -30,8 +31,8 @@ class Reconciliation:
     Compare rows and folders.
     """
 
-    def __init__(self, means: Means, identity: str, *, index_is_new: bool) -> None:
-        self._means, self._identity = means, identity
+    def __init__(self, means: Means, identity: str, *, index_is_new: bool, serves: bool = False) -> None:
+        self._means, self._identity, self._serves = means, identity, serves
         self._everything = index_is_new
         self._turn = asyncio.Lock()
         self._compared = False
@@ -94,7 +95,8 @@ class Reconciliation:
 
     async def _add_missing(self, names: Iterator[str]) -> None:
         while chunk := list(islice(names, _CHUNK)):
-            await self._means.index.add_missing(await self._means.workers.run(lambda: self._rows(chunk)))
+            read = self._rows_to_settle if self._serves and not self._everything else self._rows
+            await self._means.index.add_missing(await self._means.workers.run(partial(read, chunk)))
 
     async def _finish_ended(self) -> None:
         # The service's own are opened by its engine, which brings their projections up to date with their ending too.
@@ -123,6 +125,12 @@ class Reconciliation:
         rows = (census.row_of(self._means.disk, name, self._identity) for name in names)
         return [row for row in rows if row is not None]
 
+    def _rows_to_settle(self, names: list[str]) -> list[IndexedRun]:
+        # A power cut that took a row back may have taken the end of its run's projections: the engine opens it again.
+        rows = self._rows(names)
+        ended = {row.summary.run_id for row in self._ended([row.summary.run_id for row in rows])}
+        return [_unsettled(row) if row.summary.run_id in ended else row for row in rows]
+
     def _ended(self, names: list[str]) -> list[IndexedRun]:
         rows = self._rows([name for name in names if census.may_have_ended(self._means.disk, name)])
         return [row for row in rows if _ended(row.summary)]
@@ -131,6 +139,13 @@ class Reconciliation:
 def _ended(run: stores.RunSummary) -> bool:
     damaged = run.error_code == errors.JournalCorrupt.default_code
     return states.RunState(run.status).finished and not damaged
+
+
+def _unsettled(row: IndexedRun) -> IndexedRun:
+    if row.summary.owner != "service":
+        return row
+    running = states.RunState.RUNNING.value
+    return dataclasses.replace(row, summary=dataclasses.replace(row.summary, status=running, completed_at=None))
 
 
 def _issues(files: Disk) -> Iterator[dict[str, Any]]:

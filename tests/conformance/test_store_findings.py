@@ -11,6 +11,7 @@ import pytest
 
 from app import errors
 from app.engine import runs
+from app.engine.decisions import DecisionKind
 from app.engine.events import EventType
 from app.engine.states import RunState
 from app.engine.stores import RunQuery
@@ -56,7 +57,7 @@ async def test_a_row_stays_unfinished_while_its_files_cannot_be_synced(house: Ho
     """A row errs towards unfinished: it is owed until what its run shows is durable."""
     log = await houses.begun(house)
     log.refresh(lambda: {"run.json": {"status": "done"}})
-    await log.decide(houses.DecisionKind.ENDED, {"status": "done"})
+    await log.decide(DecisionKind.ENDED, {"status": "done"})
     await log.rest()
     house.faults.refuse("sync", "run.json", errno.EIO)
     await log.move(runs.Transition.end(RUN, RunState.DONE, AT))
@@ -107,3 +108,18 @@ async def test_events_that_a_finished_run_has_lost_are_told(house: House, caplog
 
     assert found == []
     assert f"the run {RUN} has ended, and its last events are missing" in caplog.messages
+
+
+async def test_an_ended_run_whose_row_was_taken_back_is_opened_once_more(house: House) -> None:
+    """A row that a power cut took back comes again as unfinished, so that the service opens its run."""
+    log = await houses.begun(house)
+    await log.append_step(houses.proven("a"))
+    await log.decide(DecisionKind.ENDED, {"status": "done"})
+    await house.store._parts.means.index.remove_run(RUN)
+    store = await house.crash()
+    unfinished = [run.run_id for run in await store.list_unfinished()]
+    log = await store.open(RUN)
+    await log.rest()
+
+    assert unfinished == [RUN]
+    assert (await store.find_receipt("rcpt_a"))["key"] == "a"
