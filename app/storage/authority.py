@@ -14,7 +14,7 @@ from typing import Any
 from app.engine import decisions, plain, records, runs, stores
 from app.storage import blobs, chain, damage, layout
 from app.storage.chain import Reading, Verdict
-from app.storage.disk import Disk
+from app.storage.disk import Disk, SyncRefused
 
 _KINDS: Mapping[Any, tuple[str, ...]] = {
     str: ("run_id", "recipe_id", "dialect", "created_at", "description", "session_id", "working_dir", "owner"),
@@ -93,6 +93,7 @@ def read(disk: Disk, run_id: str, *, settled: bool = False, deep: bool = False) 
     Raises:
         errors.NotFound: there is no folder or no start.json.
         errors.JournalCorrupt: start.json cannot be read.
+        SyncRefused: the journals could not be settled.
     """
     folder = layout.run_folder(run_id)
     start, content = read_start(disk, run_id)
@@ -166,6 +167,9 @@ def _start(value: Any) -> runs.RunStart:
 def _journal(get: Any, path: str, anchor: str) -> Reading:
     try:
         return chain.read(get(path), anchor)
+    except SyncRefused:
+        # The disk fails now; that says nothing against the lines.
+        raise
     except FileNotFoundError:
         reason = "is missing"
     except OSError as error:

@@ -15,6 +15,12 @@ from app.engine import probes
 _CHUNK_BYTES = 64 * 1024
 
 
+class SyncRefused(OSError):
+    """
+    A file could not be synced; what it holds may be whole all the same.
+    """
+
+
 class AppendFile(Protocol):
     """
     A file that only grows, in the hands of its one writer.
@@ -60,6 +66,9 @@ class Disk(Protocol):
     def read_settled(self, path: str) -> bytes:
         """
         Sync a file and return what the disk itself holds of it, not what memory remembers after a failed sync.
+
+        Raises:
+            SyncRefused: it could not be synced.
         """
 
     def size(self, path: str) -> int:

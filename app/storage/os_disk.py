@@ -13,7 +13,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from app.storage.disk import AppendFile, Lock
+from app.storage.disk import AppendFile, Lock, SyncRefused
 
 _FILE_MODE = 0o600
 _FOLDER_MODE = 0o700
@@ -101,7 +101,7 @@ class OsDisk:
         Sync a file, drop the kernel's copy of it and read it from the disk.
         """
         with _opened(self._at(path), os.O_RDONLY | os.O_NONBLOCK) as descriptor:
-            _SYNC(descriptor)
+            _settle(descriptor, path)
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             return _content(descriptor, 0, -1)
@@ -231,6 +231,13 @@ def _opened(place: str, flags: int) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _settle(descriptor: int, path: str) -> None:
+    try:
+        _SYNC(descriptor)
+    except OSError as error:
+        raise SyncRefused(error.errno, error.strerror, path) from error
 
 
 def _write_all(descriptor: int, content: bytes) -> None:

@@ -17,7 +17,7 @@ from app.engine import plain, runs
 from app.engine.decisions import DecisionKind
 from app.engine.states import RunState
 from app.storage.directory import DataDirectory
-from app.storage.disk import AppendFile, Disk
+from app.storage.disk import AppendFile, Disk, SyncRefused
 from app.storage.disk_store import DiskStore
 from app.storage.folder_log import FolderLog
 from app.storage.means import Means
@@ -132,6 +132,13 @@ class FaultyDisk:
     def write(self, path: str, content: bytes, *, sync: bool) -> None:
         self._faults.check("write", path)
         self._disk.write(path, content, sync=sync)
+
+    def read_settled(self, path: str) -> bytes:
+        try:
+            self._faults.check("settle", path)
+        except OSError as error:
+            raise SyncRefused(error.errno, error.strerror, path) from error
+        return self._disk.read_settled(path)
 
     def sync_folder(self, path: str) -> None:
         self._faults.check("sync", path)

@@ -123,3 +123,18 @@ async def test_an_ended_run_whose_row_was_taken_back_is_opened_once_more(house: 
 
     assert unfinished == [RUN]
     assert (await store.find_receipt("rcpt_a"))["key"] == "a"
+
+
+@pytest.mark.parametrize("name", ["steps.jsonl", "control.jsonl"])
+async def test_a_sync_that_fails_at_opening_is_no_damage(house: House, name: str) -> None:
+    """A journal that cannot be synced when its run is opened is a fault that passes, and no reason to fail the run."""
+    store = await house.open()
+    await store.create(houses.start())
+    house.faults.refuse("settle", name, errno.EIO)
+    with pytest.raises(errors.StorageFault):
+        await store.open(RUN)
+    house.faults.lift()
+    log = await store.open(RUN)
+
+    assert (await store.summary(RUN)).status == "pending"
+    assert log.loaded.decisions.ended is None
