@@ -52,7 +52,8 @@ def test_a_sample_of_every_sweep_holds(tmp_path: Path) -> None:
     assert report.to_json()["broken"] == []
     assert report.holds
     assert [row["sweep"] for row in report.rows()] == ["kill", "EIO", "ENOSPC", "power loss", "one sync lies"]
-    assert all(row["tried"] == 6 and row["points"] > 30 for row in report.rows())
+    # Writes are coalesced by time, so a point of the undisturbed run need not come up again.
+    assert [row for row in report.rows() if not 0 < row["tried"] <= 6 or row["points"] <= 30] == []
 
 
 @pytest.mark.slow
