@@ -280,6 +280,8 @@ class Runner:
         self._cut_all()
         while self._closing or self._stepper.commits:
             await asyncio.gather(*self._closing, *self._stepper.commits, return_exceptions=True)
+            # Since Python 3.12 a gather of ended tasks does not let the loop run, and it is the loop that removes them.
+            await asyncio.sleep(0)
 
     def _halt_at_boundary(self, halt: _Halt) -> None:
         self._halt = self._halt or halt
