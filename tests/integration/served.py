@@ -83,9 +83,9 @@ class Served:
 @contextlib.asynccontextmanager
 async def in_process(project: Project, **overrides: Any) -> AsyncIterator[Served]:
     """
-    Serve a project to a client in this process.
+    Serve a project to a client in this process; what is in flight at its end gets a short grace.
     """
-    app = main.create_app(chosen(project, **overrides))
+    app = main.create_app(chosen(project, **({"stop_grace_seconds": 0.5} | overrides)))
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with app.router.lifespan_context(app), client(transport, f"http://{HOST}") as http:
         yield Served(project, http, app)
