@@ -20,6 +20,9 @@ MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:control-room:problem:"
 """Beginning of a problem's `type`; its `code` follows."""
 
+_PHRASES = {413: "Content Too Large", 414: "URI Too Long", 416: "Range Not Satisfiable", 422: "Unprocessable Content"}
+"""What Python 3.13 names otherwise than 3.11 and 3.12 do; a code must not depend on that."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
@@ -70,7 +73,7 @@ def of_status(
     """
     Return a problem that HTTP itself names, e.g. 405.
     """
-    phrase = HTTPStatus(status).phrase
+    phrase = _PHRASES.get(status) or HTTPStatus(status).phrase
     name = code or phrase.lower().replace(" ", "_").replace("-", "_")
     return Problem(status=status, code=name, title=phrase, detail=detail, headers=headers or {})
 

@@ -144,7 +144,7 @@ async def test_an_unknown_recipe_is_refused_with_the_nearest(service: served.Ser
 
 async def test_a_broken_recipe_keeps_no_other_from_running(service: served.Served) -> None:
     """A recipe file with a syntax error is listed with its fault and refused; every other recipe works."""
-    service.project.write(".control-room/recipes/broken.json", '{\n  "recipe_id": "broken",\n}')
+    service.project.write(".control-room/recipes/broken.json", '{\n  "recipe_id": "broken"\n  "label": 1\n}')
     listed = {entry["recipe_id"]: entry for entry in (await service.http.get("/api/recipes")).json()}
     refused = await post(service, {"recipe_id": "broken"})
     ended = await service.run("quick")
