@@ -47,7 +47,7 @@ def test_nothing_is_left_over() -> None:
     assert [line for line in _matches(LEFT_OVER) if line.startswith(("app/", "tests/"))] == []
 
 
-@pytest.mark.parametrize("text", ["see /work/main", "cd /root/x", "'/home/me/'"])
+@pytest.mark.parametrize("text", ["see /root/main", "cd /Users/Me/x", "'/home/me/'"])
 def test_a_path_of_a_machine_is_seen(text: str) -> None:
     """The pattern above finds such paths."""
     assert MACHINE_PATHS.search(text.replace("main", "main/"))
