@@ -8,7 +8,7 @@ import dataclasses
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
@@ -82,6 +82,10 @@ def _unwatched(performer: ports.Performer) -> ports.Performer:
     return performer
 
 
+def _registered() -> Mapping[str, ports.Dialect]:
+    return dialects.DIALECTS
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     """
@@ -98,6 +102,10 @@ class World:
     """Makes the run store of a data directory, with the address of its index database."""
     watch: Callable[[ports.Performer], ports.Performer] = _unwatched
     """Puts something around each performer that reaches outside."""
+    dialects: Mapping[str, ports.Dialect] = field(default_factory=_registered)
+    """Languages of recipes by name."""
+    performers: Mapping[str, ports.Performer] = field(default_factory=dict)
+    """Further performers by kind of operation."""
 
 
 @asynccontextmanager
@@ -225,8 +233,8 @@ def _reference(chosen: settings.Settings, people: configuration.Roster, world: W
     registry = tools.bundled_tools(route)
     shelved = shelf.Shelf(tools=registry.specs(), agents=people.agents, prompt_folders=_prompt_folders(project))
     catalogue = recipes.Catalogue(
-        layers=recipes.layers(resources.bundled("recipes"), project.data_directory, dialects.DIALECTS),
-        dialects=dialects.DIALECTS,
+        layers=recipes.layers(resources.bundled("recipes"), project.data_directory, world.dialects),
+        dialects=world.dialects,
         library=shelved.library,
     )
     allowed = control_workspaces.Workspaces(
@@ -290,6 +298,7 @@ def _equipment(
         operations.CommitFile.kind: checks.CommitFilePerformer(places),
         operations.OpenIssue.kind: issue_performer.IssuePerformer(kept.put_issue, world.clock),
         operations.Refusal.kind: refusals.RefusalPerformer(),
+        **world.performers,
     }
     return runner.Equipment(
         performers=performers,
@@ -312,14 +321,14 @@ def _room(
     }
     engine = pool.Pool(
         store=kept,
-        dialects=dialects.DIALECTS,
+        dialects=world.dialects,
         equipment=dataclasses.replace(equipment, performers=measuring),
         start_child=start_child,
         limit=chosen.pool.max_running,
         stop_grace_seconds=chosen.pool.stop_grace_seconds,
     )
     use_cases = runs.Runs(
-        store=kept, engine=engine, starter=reference.starter, dialects=dialects.DIALECTS, clock=world.clock
+        store=kept, engine=engine, starter=reference.starter, dialects=world.dialects, clock=world.clock
     )
     offspring = children.Children(runs=use_cases, engine=engine)
     return Room(

@@ -40,24 +40,30 @@ def create_app(chosen: settings.Settings) -> fastapi.FastAPI:
     return service.create(chosen.server, lifespan)
 
 
-def serve(chosen: settings.Settings, announce: Callable[[str], None]) -> int:
+def serve(chosen: settings.Settings, announce: Callable[[str], None], world: bootstrap.World | None = None) -> int:
     """
     Serve until SIGTERM or SIGINT, and return the exit code.
 
     Args:
         announce: Told, line by line, what a person or script that started the service wants to know.
+        world: What the machine gives; None: as it is.
 
     Raises:
         errors.ConfigurationError: the address cannot be listened on, or the data directory cannot be used.
     """
     telemetry.write_logs(chosen.telemetry.log_level, sys.stderr)
     with _listening(chosen.server) as listener, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(chosen, listener, announce))
+        return runner.run(_serve(chosen, listener, announce, world))
 
 
-async def _serve(chosen: settings.Settings, listener: socket.socket, announce: Callable[[str], None]) -> int:
+async def _serve(
+    chosen: settings.Settings,
+    listener: socket.socket,
+    announce: Callable[[str], None],
+    world: bootstrap.World | None,
+) -> int:
     address = _address(chosen.server.host, listener)
-    async with bootstrap.build(chosen, bootstrap.Use(address=address)) as room:
+    async with bootstrap.build(chosen, bootstrap.Use(address=address), world) as room:
         telemetry.write_logs(chosen.telemetry.log_level, sys.stderr, room.masker.mask)
         app = service.create(chosen.server)
         app.state.desk = _desk(room)
