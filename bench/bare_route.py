@@ -1,0 +1,62 @@
+"""
+A bare FastAPI route on the service's own server: `python -m bench.bare_route --body FILE`.
+
+`GET /` answers the bytes of the file with an entity tag, and 304 where If-None-Match names it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import fastapi
+import uvicorn
+import uvloop
+
+
+def application(body: bytes) -> fastapi.FastAPI:
+    """
+    Return an application with one route, which answers ready bytes.
+    """
+    app = fastapi.FastAPI(openapi_url=None)
+    etag = f'"{hashlib.sha256(body).hexdigest()}"'
+    headers = {"ETag": etag}
+
+    @app.get("/")
+    async def answer(if_none_match: Annotated[str | None, fastapi.Header()] = None) -> fastapi.Response:
+        if if_none_match == etag:
+            return fastapi.Response(status_code=304, headers=headers)
+        return fastapi.Response(body, media_type="application/json", headers=headers)
+
+    return app
+
+
+def serve() -> None:
+    """
+    Serve the file on a free port of loopback until SIGTERM; the address is printed first.
+    """
+    parser = argparse.ArgumentParser(prog="python -m bench.bare_route", description=__doc__)
+    parser.add_argument("--body", type=Path, required=True, help="file whose bytes are answered")
+    body = parser.parse_args().body.read_bytes()
+    with socket.create_server(("127.0.0.1", 0), backlog=2048) as listener:
+        print(f"listens on http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
+        configuration = uvicorn.Config(
+            application(body),
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+        )
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(uvicorn.Server(configuration).serve(sockets=[listener]))
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,86 @@
+"""
+The machine's own rates, without anything of ours in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from bench import figures
+
+LINE = b"x" * 299 + b"\n"
+"""What is appended: as long as a small journal line."""
+
+TRUE = "/bin/true"
+"""The program that does nothing."""
+
+_SYNC: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
+
+
+class Appender:
+    """
+    A fresh file that lines are appended to, each synced before the next, by the thread that asks.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / f"appends-{time.perf_counter_ns()}"
+        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+
+    def seconds(self, count: int) -> float:
+        """
+        Append so many lines and return the time that all of them took.
+        """
+        began = time.perf_counter()
+        for _ in range(count):
+            os.write(self._descriptor, LINE)
+            _SYNC(self._descriptor)
+        return time.perf_counter() - began
+
+    def close(self) -> None:
+        """
+        Close the file.
+        """
+        os.close(self._descriptor)
+
+
+def append_seconds(folder: Path, count: int) -> float:
+    """
+    Return the mean time of one bare append with its sync, over so many in a fresh file.
+    """
+    appender = Appender(folder)
+    try:
+        return appender.seconds(count) / count
+    finally:
+        appender.close()
+
+
+def append_rates(seconds: float) -> figures.Raw:
+    """
+    Return the two figures that stand for a mean time of one append.
+    """
+    return {"append_ms": seconds * 1000, "appends_per_second": 1 / seconds}
+
+
+async def spawns_per_second(count: int, at_a_time: int) -> float:
+    """
+    Return how many processes that do nothing the running loop spawns and awaits in a second.
+    """
+    places = asyncio.Semaphore(at_a_time)
+
+    async def spawn() -> None:
+        async with places:
+            process = await asyncio.create_subprocess_exec(
+                TRUE,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.DEVNULL,
+            )
+            await process.wait()
+
+    began = time.perf_counter()
+    await asyncio.gather(*(spawn() for _ in range(count)))
+    return count / (time.perf_counter() - began)

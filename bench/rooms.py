@@ -1,0 +1,94 @@
+"""
+Rooms: throw-away projects with the benchmark's recipes, put together as the service puts its own together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from app import bootstrap, settings
+from app.control import requests
+from app.dialects import registry
+from app.engine import plain
+from bench import dialect
+
+STEPS = "steps-{}"
+"""Recipe of so many no-op steps; `make_project` writes those that it is asked for."""
+
+GATE, AGENT, COMMAND = "gate", "agent", "command"
+"""Recipes of one step that waits: for a person, for an agent that never answers, for a program that does nothing."""
+
+_ADDRESS = "http://bench.invalid"
+
+
+def make_project(folder: Path, *, steps: tuple[int, ...] = (10,)) -> Path:
+    """
+    Make a project with the recipes `gate`, `agent`, `command` and, for each number of steps, `steps-N`; return it.
+    """
+    data = folder / ".control-room"
+    recipes = data / "recipes" / dialect.NAME
+    recipes.mkdir(parents=True)
+    for name, document in _recipes(steps).items():
+        (recipes / f"{name}.json").write_text(json.dumps(document), encoding="utf-8")
+    backend = {"type": "scripted", "file": "silence.jsonl"}
+    (data / "silence.jsonl").write_text(json.dumps({"hang": True}) + "\n", encoding="utf-8")
+    (data / "agents.json").write_text(json.dumps({"backends": {dialect.BACKEND: backend}}), encoding="utf-8")
+    return folder
+
+
+def choose(project: Path, *, max_running: int = 8, port: int = 0) -> settings.Settings:
+    """
+    Return the settings of a project; nothing is read from the environment.
+    """
+    return settings.load({}, project=project, home=project, max_running=max_running, port=port, log_level="warning")
+
+
+def world() -> bootstrap.World:
+    """
+    Return the machine's own world with the benchmark's language in it.
+    """
+    return dataclasses.replace(
+        bootstrap.real_world({}),
+        dialects={**registry.DIALECTS, **dialect.DIALECTS},
+        performers=dialect.PERFORMERS,
+    )
+
+
+@asynccontextmanager
+async def opened(project: Path, *, max_running: int = 8) -> AsyncIterator[bootstrap.Room]:
+    """
+    Open a project as its service does: with its lock, and with recovery.
+    """
+    chosen = choose(project, max_running=max_running)
+    async with bootstrap.build(chosen, bootstrap.Use(address=_ADDRESS), world()) as room:
+        await room.engine.recovered()
+        yield room
+
+
+def request(recipe_id: str) -> requests.StartRequest:
+    """
+    Return the request for a run of a recipe.
+    """
+    return requests.StartRequest(recipe_id=recipe_id)
+
+
+async def execute(room: bootstrap.Room, recipe_id: str) -> None:
+    """
+    Start a run and wait for its end.
+
+    Raises:
+        RuntimeError: it did not end as done.
+    """
+    started = await room.runs.start(request(recipe_id))
+    state = await room.engine.ended(started.run_id)
+    if state.value != "done":
+        raise RuntimeError(f"run {started.run_id} of {recipe_id} ended as {state}")
+
+
+def _recipes(steps: tuple[int, ...]) -> Mapping[str, Mapping[str, plain.Json]]:
+    waiting = {name: {"do": name} for name in (GATE, AGENT, COMMAND)}
+    return {**waiting, **{STEPS.format(count): {"do": "steps", "steps": count} for count in steps}}

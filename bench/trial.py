@@ -1,0 +1,109 @@
+"""
+Trials: one repetition, in a process of its own: `python -m bench.trial KEY --place DIR --kept DIR`.
+
+The process prints one JSON object: the figures, or `{"absent": reason}`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import resource
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from bench import children, figures, machine, workload
+from bench.others import registry as others
+from bench.workloads import registry as workloads
+
+PROGRAM = ""
+"""In place of a product's name: the program itself."""
+
+_APPENDS = 200
+_QUICK_APPENDS = 20
+
+
+class TrialFailed(Exception):
+    """
+    A repetition did not come to its end.
+    """
+
+
+async def attempt(key: str, context: workload.Context, product: str = PROGRAM) -> figures.Raw:
+    """
+    Live one repetition in a child process and return its figures.
+
+    Raises:
+        workload.Absent: the product is absent.
+        TrialFailed: the process ended otherwise.
+    """
+    words = ["-m", "bench.trial", key, "--place", str(context.place), "--kept", str(context.kept)]
+    words += ["--product", product] if product else []
+    words += ["--quick"] if context.quick else []
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *words, cwd=children.ROOT, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
+    )
+    told, _ = await process.communicate()
+    if process.returncode:
+        raise TrialFailed(f"{key} ended with exit code {process.returncode}")
+    found: dict[str, Any] = json.loads(told.splitlines()[-1])
+    if "absent" in found:
+        raise workload.Absent(found["absent"])
+    return found
+
+
+async def live(key: str, context: workload.Context, product: str = PROGRAM) -> figures.Raw:
+    """
+    Do a workload once, with the rate of bare appends before and after.
+
+    Raises:
+        workload.Absent: the product is absent.
+    """
+    count = context.size(_APPENDS, _QUICK_APPENDS)
+    before = machine.append_seconds(context.place, count)
+    found = await _measured(key, context, product)
+    after = machine.append_seconds(context.place, count)
+    return {**machine.append_rates((before + after) / 2), **found}
+
+
+async def _measured(key: str, context: workload.Context, product: str) -> figures.Raw:
+    if product:
+        return await others.PRODUCTS[product].measure(key, context)
+    return await workloads.WORKLOADS[key].measure(context)
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.trial", description=__doc__)
+    parser.add_argument("key", help="workload, e.g. W1 or W5.gate")
+    parser.add_argument("--place", type=Path, required=True, help="fresh folder of this repetition")
+    parser.add_argument("--kept", type=Path, required=True, help="folder shared by all repetitions")
+    parser.add_argument("--product", default=PROGRAM, help="name of another product")
+    parser.add_argument("--quick", action="store_true", help="small sizes")
+    given = parser.parse_args()
+    _raise_file_limit()
+    for folder in (given.place, given.kept):
+        folder.mkdir(parents=True, exist_ok=True)
+    context = workload.Context(place=given.place.resolve(), kept=given.kept.resolve(), quick=given.quick)
+    print(json.dumps(_lived(given.key, context, given.product)), flush=True)
+
+
+def _lived(key: str, context: workload.Context, product: str) -> Mapping[str, object]:
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(live(key, context, product))
+    except workload.Absent as absent:
+        return {"absent": absent.reason}
+
+
+def _raise_file_limit() -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+if __name__ == "__main__":
+    _main()

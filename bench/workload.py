@@ -1,0 +1,136 @@
+"""
+Workloads and products: what is measured, and whose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from bench import figures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """
+    What one repetition is given.
+    """
+
+    place: Path
+    """Fresh empty folder of this repetition, on the disk that is measured."""
+    kept: Path
+    """Folder that all repetitions of the workload share, for what is dear to make; it may be empty."""
+    quick: bool = False
+    """Whether sizes are small, to see that it works at all; such figures mean nothing."""
+
+    def size(self, full: int, quick: int) -> int:
+        """
+        Return how much of something is asked of this repetition.
+        """
+        return quick if self.quick else full
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """
+    One thing that is measured; each repetition lives in a process of its own, on an event loop like the service's.
+    """
+
+    name: str
+    """`W1` and so on; parts of one workload share it."""
+    title: str
+    """What is done, for the table."""
+    measure: Callable[[Context], Awaitable[figures.Raw]]
+    """Do it once. The rate of bare appends is added to what it returns (`append_ms`, `appends_per_second`), measured
+    before and after, unless it brings those itself."""
+    lines: tuple[figures.Line, ...]
+    """What is shown of it."""
+    part: str = ""
+    """Which part of it; empty where there is one."""
+    compared: tuple[str, ...] = ()
+    """Names of the figures that are compared with other products."""
+
+    @property
+    def key(self) -> str:
+        """
+        Return the name under which exactly this part is found.
+        """
+        return f"{self.name}.{self.part}" if self.part else self.name
+
+
+class Absent(Exception):
+    """
+    A product cannot be installed or started here, or cannot do a workload.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """
+    What others have to do to stand beside a workload.
+    """
+
+    key: str
+    """Key of the workload."""
+    figures: Mapping[str, str]
+    """Names of the figures that a repetition returns, with their units."""
+    asks: str
+    """What is done, in a sentence."""
+
+
+class Product(Protocol):
+    """
+    Something that a user might pick instead.
+    """
+
+    name: str
+    """Short name for `--others`."""
+    label: str
+    """Name for people."""
+
+    async def prepare(self, cache: Path) -> str:
+        """
+        Install it into an environment of its own below the cache, if it is not there yet, and return its version.
+
+        Raises:
+            Absent: it cannot be installed.
+        """
+
+    async def measure(self, key: str, context: Context) -> figures.Raw:
+        """
+        Do a workload once, in child processes, and return the figures that `COMPARISONS` names.
+
+        Raises:
+            Absent: it cannot be started, or does not offer what the workload needs.
+        """
+
+
+COMPARISONS: tuple[Comparison, ...] = (
+    Comparison(
+        key="W1",
+        figures={"latency_ms": "ms"},
+        asks="Runs of ten no-op steps, one after the other: median time from start to end of one.",
+    ),
+    Comparison(
+        key="W2",
+        figures={"steps_per_second": "1/s", "cpu_ms_per_step": "ms"},
+        asks="500 runs of ten no-op steps, 50 at a time: finished steps a second; CPU of all processes but the disk's.",
+    ),
+    Comparison(
+        key="W4",
+        figures={"p50_1_ms": "ms", "p50_20_ms": "ms"},
+        asks="Start a run of ten no-op steps through HTTP until its end is seen, at 1 and at 20 clients: median time.",
+    ),
+    Comparison(
+        key="W5.gate",
+        figures={"kib_per_run": "KiB"},
+        asks="5,000 runs that wait for a person: resident memory of the process that holds them, for each.",
+    ),
+)
+"""What is compared, in the order of the table."""

@@ -1,0 +1,3 @@
+"""
+Workloads: one module for each thing that is measured.
+"""
