@@ -138,6 +138,33 @@ class CommitFile(Operation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Command(Operation):
+    """
+    Run a program in the workspace; the output is `{"exit_code", "stdout", "stderr", ...}`.
+    """
+
+    kind: ClassVar[str] = "command"
+    outside: ClassVar[bool] = True
+
+    argv: tuple[str, ...]
+    """The program and its arguments; no shell reads them."""
+    cwd: str = "."
+    """Folder it runs in, relative to the run's working folder and inside it."""
+    env: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Variables set for it, over the service's own environment and the secrets."""
+    secrets: tuple[str, ...] = ()
+    """Names of variables of the service's environment that it must get; their values are masked in what it says."""
+    stdin: plain.Json = None
+    """What it reads: a text, `{"blob": <blob reference>}`, or None for nothing."""
+    output_file: str | None = None
+    """Path inside the workspace that gets its standard output, byte for byte."""
+    exit_codes: tuple[int, ...] = (0,)
+    """Exit codes that are a success."""
+    output_limit_bytes: int = 1024 * 1024
+    """How much of each of its two outputs is held: the beginning of standard output, the end of standard error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenIssue(Operation):
     """
     Make an issue record; its id is derived from run and key, so that a repetition makes no second one.
