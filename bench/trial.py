@@ -43,7 +43,7 @@ async def attempt(key: str, context: workload.Context, product: str = PROGRAM) -
         TrialFailed: the process ended otherwise.
     """
     words = ["-m", "bench.trial", key, "--place", str(context.place), "--kept", str(context.kept)]
-    words += ["--product", product] if product else []
+    words += ["--product", product, "--cache", str(context.cache)] if product else []
     words += ["--quick"] if context.quick else []
     process = await asyncio.create_subprocess_exec(
         sys.executable, *words, cwd=children.ROOT, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
@@ -83,12 +83,14 @@ def _main() -> None:
     parser.add_argument("--place", type=Path, required=True, help="fresh folder of this repetition")
     parser.add_argument("--kept", type=Path, required=True, help="folder shared by all repetitions")
     parser.add_argument("--product", default=PROGRAM, help="name of another product")
+    parser.add_argument("--cache", type=Path, default=workload.CACHE, help="where other products are installed")
     parser.add_argument("--quick", action="store_true", help="small sizes")
     given = parser.parse_args()
     _raise_file_limit()
     for folder in (given.place, given.kept):
         folder.mkdir(parents=True, exist_ok=True)
-    context = workload.Context(place=given.place.resolve(), kept=given.kept.resolve(), quick=given.quick)
+    place, kept, cache = (folder.resolve() for folder in (given.place, given.kept, given.cache))
+    context = workload.Context(place=place, kept=kept, quick=given.quick, cache=cache)
     print(json.dumps(_lived(given.key, context, given.product)), flush=True)
 
 

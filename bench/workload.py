@@ -12,6 +12,10 @@ from typing import Protocol
 from bench import figures
 
 
+CACHE = Path("~/.cache/control-room-bench").expanduser()
+"""Where other products are installed, unless `--cache` names another folder."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """
@@ -24,6 +28,8 @@ class Context:
     """Folder that all repetitions of the workload share, for what is dear to make; it may be empty."""
     quick: bool = False
     """Whether sizes are small, to see that it works at all; such figures mean nothing."""
+    cache: Path = CACHE
+    """Where other products are installed: what their `prepare` was given."""
 
     def size(self, full: int, quick: int) -> int:
         """
