@@ -4,6 +4,7 @@ Rooms: throw-away projects with the benchmark's recipes, put together as the ser
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -13,7 +14,7 @@ from pathlib import Path
 from app import bootstrap, settings
 from app.control import requests
 from app.dialects import registry
-from app.engine import plain
+from app.engine import plain, ports
 from bench import dialect
 
 STEPS = "steps-{}"
@@ -47,24 +48,26 @@ def choose(project: Path, *, max_running: int = 8, port: int = 0) -> settings.Se
     return settings.load({}, project=project, home=project, max_running=max_running, port=port, log_level="warning")
 
 
-def world() -> bootstrap.World:
+def world(performers: Mapping[str, ports.Performer] = dialect.PERFORMERS) -> bootstrap.World:
     """
     Return the machine's own world with the benchmark's language in it.
     """
     return dataclasses.replace(
         bootstrap.real_world({}),
         dialects={**registry.DIALECTS, **dialect.DIALECTS},
-        performers=dialect.PERFORMERS,
+        performers=performers,
     )
 
 
 @asynccontextmanager
-async def opened(project: Path, *, max_running: int = 8) -> AsyncIterator[bootstrap.Room]:
+async def opened(
+    project: Path, *, max_running: int = 8, performers: Mapping[str, ports.Performer] = dialect.PERFORMERS
+) -> AsyncIterator[bootstrap.Room]:
     """
     Open a project as its service does: with its lock, and with recovery.
     """
     chosen = choose(project, max_running=max_running)
-    async with bootstrap.build(chosen, bootstrap.Use(address=_ADDRESS), world()) as room:
+    async with bootstrap.build(chosen, bootstrap.Use(address=_ADDRESS), world(performers)) as room:
         await room.engine.recovered()
         yield room
 
@@ -76,9 +79,9 @@ def request(recipe_id: str) -> requests.StartRequest:
     return requests.StartRequest(recipe_id=recipe_id)
 
 
-async def execute(room: bootstrap.Room, recipe_id: str) -> None:
+async def execute(room: bootstrap.Room, recipe_id: str) -> str:
     """
-    Start a run and wait for its end.
+    Start a run, wait for its end, and return its id.
 
     Raises:
         RuntimeError: it did not end as done.
@@ -87,6 +90,22 @@ async def execute(room: bootstrap.Room, recipe_id: str) -> None:
     state = await room.engine.ended(started.run_id)
     if state.value != "done":
         raise RuntimeError(f"run {started.run_id} of {recipe_id} ended as {state}")
+    return started.run_id
+
+
+async def execute_many(room: bootstrap.Room, recipe_id: str, *, count: int, at_a_time: int) -> None:
+    """
+    Execute so many runs, each of those at a time followed by the next as soon as its end is known.
+    """
+    left = iter(range(count))
+
+    async def follow_on() -> None:
+        for _ in left:
+            await execute(room, recipe_id)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(count, at_a_time)):
+            group.create_task(follow_on())
 
 
 def _recipes(steps: tuple[int, ...]) -> Mapping[str, Mapping[str, plain.Json]]:

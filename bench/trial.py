@@ -24,7 +24,7 @@ from bench.workloads import registry as workloads
 PROGRAM = ""
 """In place of a product's name: the program itself."""
 
-_APPENDS = 200
+_APPENDS = 400
 _QUICK_APPENDS = 20
 
 

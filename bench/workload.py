@@ -11,7 +11,6 @@ from typing import Protocol
 
 from bench import figures
 
-
 CACHE = Path("~/.cache/control-room-bench").expanduser()
 """Where other products are installed, unless `--cache` names another folder."""
 

@@ -7,9 +7,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bench import workload
-from bench.workloads import w01_one_run
+from bench.workloads import w01_one_run, w02_many_runs, w03_long_runs, w04_over_http, w05_waiting, w09_commands
 
-_ALL: tuple[workload.Workload, ...] = (w01_one_run.WORKLOAD,)
+_ALL: tuple[workload.Workload, ...] = (
+    w01_one_run.WORKLOAD,
+    w02_many_runs.WORKLOAD,
+    w03_long_runs.WORKLOAD,
+    w04_over_http.WORKLOAD,
+    w05_waiting.AT_GATE,
+    w05_waiting.AT_AGENT,
+    w09_commands.WORKLOAD,
+)
 """One line for each."""
 
 WORKLOADS: Mapping[str, workload.Workload] = {each.key: each for each in _ALL}
