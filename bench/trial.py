@@ -10,8 +10,9 @@ import argparse
 import asyncio
 import json
 import resource
+import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ PROGRAM = ""
 
 _APPENDS = 400
 _QUICK_APPENDS = 20
+_MOST_SECONDS = 3600.0
 
 
 class TrialFailed(Exception):
@@ -45,13 +47,7 @@ async def attempt(key: str, context: workload.Context, product: str = PROGRAM) -
     words = ["-m", "bench.trial", key, "--place", str(context.place), "--kept", str(context.kept)]
     words += ["--product", product, "--cache", str(context.cache)] if product else []
     words += ["--quick"] if context.quick else []
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, *words, cwd=children.ROOT, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
-    )
-    told, _ = await process.communicate()
-    if process.returncode:
-        raise TrialFailed(f"{key} ended with exit code {process.returncode}")
-    found: dict[str, Any] = json.loads(told.splitlines()[-1])
+    found = await _told(words)
     if "absent" in found:
         raise workload.Absent(found["absent"])
     return found
@@ -69,6 +65,30 @@ async def live(key: str, context: workload.Context, product: str = PROGRAM) -> f
     found = await _measured(key, context, product)
     after = machine.append_seconds(context.place, count)
     return {**machine.append_rates((before + after) / 2), **found}
+
+
+async def _told(words: Sequence[str]) -> dict[str, Any]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *words, cwd=children.ROOT, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        async with asyncio.timeout(_MOST_SECONDS):
+            told, _ = await process.communicate()
+    except TimeoutError as error:
+        raise TrialFailed(f"took longer than {_MOST_SECONDS:,.0f} s") from error
+    finally:
+        await _end(process)
+    if process.returncode:
+        raise TrialFailed(f"ended with exit code {process.returncode}")
+    found: dict[str, Any] = json.loads(told.splitlines()[-1])
+    return found
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        # Not SIGTERM: the repetition must get to end what it has started itself.
+        process.send_signal(signal.SIGINT)
+        await process.wait()
 
 
 async def _measured(key: str, context: workload.Context, product: str) -> figures.Raw:

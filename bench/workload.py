@@ -4,7 +4,7 @@ Workloads and products: what is measured, and whose.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -54,8 +54,6 @@ class Workload:
     """What is shown of it."""
     part: str = ""
     """Which part of it; empty where there is one."""
-    compared: tuple[str, ...] = ()
-    """Names of the figures that are compared with other products."""
 
     @property
     def key(self) -> str:
@@ -83,8 +81,8 @@ class Comparison:
 
     key: str
     """Key of the workload."""
-    figures: Mapping[str, str]
-    """Names of the figures that a repetition returns, with their units."""
+    lines: tuple[figures.Line, ...]
+    """What a repetition returns, ours as theirs."""
     asks: str
     """What is done, in a sentence."""
 
@@ -119,22 +117,44 @@ class Product(Protocol):
 COMPARISONS: tuple[Comparison, ...] = (
     Comparison(
         key="W1",
-        figures={"latency_ms": "ms"},
+        lines=(
+            figures.Line(
+                says="W1: 10 steps alone, p50", value="latency_ms", unit="ms", beside="append_ms", beside_unit="appends"
+            ),
+        ),
         asks="Runs of ten no-op steps, one after the other: median time from start to end of one.",
     ),
     Comparison(
         key="W2",
-        figures={"steps_per_second": "1/s", "cpu_ms_per_step": "ms"},
-        asks="500 runs of ten no-op steps, 50 at a time: finished steps a second; CPU of all processes but the disk's.",
+        lines=(
+            figures.Line(
+                says="W2: steps, 50 runs at a time",
+                value="steps_per_second",
+                unit="/s",
+                beside="appends_per_second",
+                beside_unit="of appends",
+            ),
+            figures.Line(says="W2: CPU per step", value="cpu_ms_per_step", unit="ms"),
+        ),
+        asks="500 runs of ten no-op steps, 50 at a time: finished steps a second; CPU time of all its processes.",
     ),
     Comparison(
         key="W4",
-        figures={"p50_1_ms": "ms", "p50_20_ms": "ms"},
-        asks="Start a run of ten no-op steps through HTTP until its end is seen, at 1 and at 20 clients: median time.",
+        lines=tuple(
+            figures.Line(
+                says=f"W4: over HTTP, {clients} client{'s' if clients > 1 else ''}, p50",
+                value=f"p50_{clients}_ms",
+                unit="ms",
+                beside="append_ms",
+                beside_unit="appends",
+            )
+            for clients in (1, 20)
+        ),
+        asks="Start a run of ten no-op steps over HTTP until its end is seen, at 1 and at 20 clients: median time.",
     ),
     Comparison(
         key="W5.gate",
-        figures={"kib_per_run": "KiB"},
+        lines=(figures.Line(says="W5: a run at a gate", value="kib_per_run", unit="KiB"),),
         asks="5,000 runs that wait for a person: resident memory of the process that holds them, for each.",
     ),
 )

@@ -57,7 +57,7 @@ def _checks(python: Path, tests: list[str]) -> dict[str, list[str]]:
         "lint": [f"{tool}/ruff", "check", "--quiet", *sources],
         "types": [f"{tool}/mypy"],
         "rooms": [f"{tool}/lint-imports", "--no-logo"],
-        "docstrings": [f"{tool}/interrogate", "--quiet", "app", "scripts"],
+        "docstrings": [f"{tool}/interrogate", "--quiet", "app", "bench", "scripts"],
         "tests": [str(python), "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", *tests],
     }
 

@@ -45,5 +45,4 @@ WORKLOAD = workload.Workload(
             bar=figures.Bar(kind="at most", limit=3),
         ),
     ),
-    compared=("latency_ms",),
 )

@@ -49,5 +49,4 @@ WORKLOAD = workload.Workload(
             bar=figures.Bar(kind="under", limit=0.25, of="figure"),
         ),
     ),
-    compared=("steps_per_second", "cpu_ms_per_step"),
 )

@@ -85,7 +85,6 @@ AT_GATE = workload.Workload(
     title="5,000 runs that wait at a gate.",
     measure=_measure_gate,
     lines=(_LINE,),
-    compared=("kib_per_run",),
 )
 
 AT_AGENT = workload.Workload(

@@ -1,0 +1,149 @@
+"""
+The report: two tables for people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from bench import figures, rounds, surroundings, workload
+
+_HEAD = ("", "what", "figure", "beside it", "ratio", "bar", "reached", "appends/s")
+_OURS = "Control Room"
+_EXPLAINED = """\
+Each figure is the median over all repetitions, the smallest and the largest in parentheses. A repetition has a process
+and a fresh folder of its own; a round is one repetition of everything, and the rounds follow one another. A ratio is
+made within a repetition. appends/s is what a single thread reached in the same minute on the same disk, appending lines
+of 300 bytes to one file with an `fdatasync` after each: machines are noisy, and ratios travel better than figures."""
+_QUICK = "Made with `--quick`: sizes are small, and the figures mean nothing."
+_COMPARED = """\
+The same work done by what could be picked instead, on the same machine and in the same rounds; each in an environment
+of its own. After a figure in ms stands how many bare appends fit into it, after steps/s how many steps were finished
+for each bare append. "absent" is told below."""
+
+
+def markdown(found: rounds.Found, extent: rounds.Extent, place: surroundings.Surroundings) -> str:
+    """
+    Return the report as a document.
+    """
+    paragraphs = [
+        "# Benchmark",
+        _made(extent, place),
+        *([_QUICK] if extent.quick else ()),
+        _table(_HEAD, _rows(found, extent.workloads)),
+        "\n".join(f"- **{each.key}**: {each.title}" for each in extent.workloads),
+        _EXPLAINED,
+        *_troubles(found),
+        *_comparison(found),
+    ]
+    return "\n\n".join(paragraphs) + "\n"
+
+
+def number(value: float) -> str:
+    """
+    Write a number with three significant digits, or whole.
+    """
+    size = abs(value)
+    digits = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3
+    return f"{value:,.{digits}f}"
+
+
+def spread(series: figures.Series, unit: str = "") -> str:
+    """
+    Write a series as its median, with its ends in parentheses.
+    """
+    return f"{number(series.median)}{_joined(unit)} ({number(series.low)}–{number(series.high)})"
+
+
+def bar(line: figures.Line) -> str:
+    """
+    Say what a line must reach; a dash where it is only told.
+    """
+    if line.bar is None:
+        return "–"
+    return f"{line.bar.kind} {line.bar.limit:g}{_joined(line.unit) if line.bar.of == 'figure' else ''}"
+
+
+def _made(extent: rounds.Extent, place: surroundings.Surroundings) -> str:
+    often = "one repetition" if extent.repetitions == 1 else f"{extent.repetitions} repetitions"
+    program = f"version {place.version}, Python {place.python}"
+    machine = f"{place.processors} processors, {place.file_system}, {place.kernel}"
+    return f"Made by `python -m bench` on {place.date}: {often}, {program}, {machine}."
+
+
+def _rows(found: rounds.Found, measured: Iterable[workload.Workload]) -> Iterator[list[str]]:
+    for each in measured:
+        repetitions = found.workloads[each.key]
+        rate = repetitions.series("appends_per_second")
+        for line in each.lines:
+            cells = _cells(line, repetitions.result(line))
+            yield [each.name, f"{each.part}: {line.says}" if each.part else line.says, *cells, _rate(rate)]
+
+
+def _cells(line: figures.Line, result: figures.Result | None) -> list[str]:
+    if result is None:
+        return ["not measured", "–", "–", bar(line), "–" if line.bar is None else "no"]
+    beside = "–" if result.beside is None else f"{number(result.beside.median)} {line.beside_unit}"
+    ratio = "–" if result.ratio is None else spread(result.ratio)
+    return [spread(result.figure, line.unit), beside, ratio, bar(line), _verdict(result)]
+
+
+def _verdict(result: figures.Result) -> str:
+    if result.reached is None:
+        return "–"
+    return "yes" if result.reached else "**no**"
+
+
+def _rate(series: figures.Series | None) -> str:
+    return "–" if series is None else number(series.median)
+
+
+def _troubles(found: rounds.Found) -> Iterator[str]:
+    told = [f"- {key}: {trouble}" for key, each in found.workloads.items() for trouble in each.troubles]
+    if told:
+        yield "\n".join(["Repetitions that did not come to their end:", "", *told])
+
+
+# -- the comparison
+
+
+def _comparison(found: rounds.Found) -> Iterator[str]:
+    if not found.products:
+        return
+    lines = [(each.key, line) for each in workload.COMPARISONS if each.key in found.workloads for line in each.lines]
+    present = [rounds.ProductFound(label=_OURS, workloads=found.workloads)]
+    present += [product for product in found.products if not product.absent]
+    yield "## Beside others"
+    yield _table(
+        ("", *(" ".join(filter(None, (product.label, product.version))) for product in present)),
+        ([line.says, *(_compared(product, key, line) for product in present)] for key, line in lines),
+    )
+    yield _COMPARED
+    yield "\n".join(f"- **{each.key}**: {each.asks}" for each in workload.COMPARISONS if each.key in found.workloads)
+    if reasons := [*_absences(found.products)]:
+        yield "\n".join(reasons)
+
+
+def _compared(product: rounds.ProductFound, key: str, line: figures.Line) -> str:
+    result = product.workloads.get(key, figures.Repetitions()).result(line)
+    if result is None:
+        return "absent"
+    beside = "" if result.ratio is None else f"; {number(result.ratio.median)} {line.beside_unit}"
+    return spread(result.figure, line.unit) + beside
+
+
+def _absences(products: Iterable[rounds.ProductFound]) -> Iterator[str]:
+    for product in products:
+        if product.absent:
+            yield f"- {product.label} is absent: {product.absent}"
+        for key, each in product.workloads.items():
+            yield from (f"- {product.label}, {key}, is absent: {trouble}" for trouble in each.troubles)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join([f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}", *lines])
+
+
+def _joined(unit: str) -> str:
+    return unit if not unit or unit.startswith("/") else f" {unit}"

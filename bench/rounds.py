@@ -1,0 +1,166 @@
+"""
+Rounds: every workload, and every product, once in each; so that a machine that changes its mind changes it for all.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench import figures, trial, workload
+
+Say = Callable[[str], None]
+"""Tell a person how far it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """
+    What is measured, and how.
+    """
+
+    workloads: Sequence[workload.Workload]
+    """The program's own work."""
+    products: Sequence[workload.Product] = ()
+    """What stands beside it."""
+    repetitions: int = 5
+    """How often."""
+    quick: bool = False
+    """Whether sizes are small."""
+    place: Path = field(default_factory=Path.cwd)
+    """Folder on the disk that is measured."""
+    cache: Path = workload.CACHE
+    """Where products are installed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProductFound:
+    """
+    What was found about a product.
+    """
+
+    label: str
+    """Its name for people."""
+    version: str = ""
+    """Version that was measured."""
+    absent: str = ""
+    """Why there is nothing; empty where there is something."""
+    workloads: Mapping[str, figures.Repetitions] = field(default_factory=dict)
+    """Its repetitions by key of the workload."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """
+    Everything that was found.
+    """
+
+    workloads: Mapping[str, figures.Repetitions]
+    """Our repetitions by key of the workload."""
+    products: Sequence[ProductFound] = ()
+    """The products, in order."""
+
+    @property
+    def whole(self) -> bool:
+        """
+        Tell whether every repetition of our own work came to its end.
+        """
+        return all(each.raws and not each.troubles for each in self.workloads.values())
+
+
+class _Notes:
+    """
+    The repetitions of one workload, as they come in.
+    """
+
+    def __init__(self) -> None:
+        self._raws: list[figures.Raw] = []
+        self._troubles: list[str] = []
+
+    def keep(self, raw: figures.Raw) -> None:
+        self._raws.append(raw)
+
+    def trouble(self, reason: str) -> None:
+        if reason not in self._troubles:
+            self._troubles.append(reason)
+
+    def repetitions(self) -> figures.Repetitions:
+        return figures.Repetitions(raws=tuple(self._raws), troubles=tuple(self._troubles))
+
+
+async def measure(extent: Extent, say: Say) -> Found:
+    """
+    Measure everything, in folders that are gone afterwards.
+    """
+    versions = {product.name: await _prepared(product, extent, say) for product in extent.products}
+    notes: dict[tuple[str, str], _Notes] = {}
+    with _folders(extent.place) as root:
+        fresh = (root / f"trial-{number}" for number in itertools.count(1))
+        for repetition in range(1, extent.repetitions + 1):
+            for product, key in _turns(extent, versions):
+                say(f"round {repetition} of {extent.repetitions}: {' '.join(filter(None, (product, key)))}")
+                kept = root / f"kept-{product}-{key}"
+                context = workload.Context(place=next(fresh), kept=kept, cache=extent.cache, quick=extent.quick)
+                await _attempt(notes.setdefault((product, key), _Notes()), key, context, product, say)
+        say("removing what was written")
+    return _found(extent, versions, {at: each.repetitions() for at, each in notes.items()})
+
+
+async def _prepared(product: workload.Product, extent: Extent, say: Say) -> str | workload.Absent:
+    say(f"installing {product.label}")
+    try:
+        return await product.prepare(extent.cache)
+    except workload.Absent as absent:
+        say(f"{product.label} is absent: {absent.reason}")
+        return absent
+
+
+def _turns(extent: Extent, versions: Mapping[str, str | workload.Absent]) -> Iterator[tuple[str, str]]:
+    compared = {comparison.key for comparison in workload.COMPARISONS}
+    for each in extent.workloads:
+        yield trial.PROGRAM, each.key
+        if each.key in compared:
+            yield from ((name, each.key) for name, version in versions.items() if isinstance(version, str))
+
+
+async def _attempt(notes: _Notes, key: str, context: workload.Context, product: str, say: Say) -> None:
+    try:
+        notes.keep(await trial.attempt(key, context, product))
+    except workload.Absent as absent:
+        notes.trouble(absent.reason)
+        say(f"absent: {absent.reason}")
+    except trial.TrialFailed as failed:
+        notes.trouble(str(failed))
+        say(f"failed: {failed}")
+
+
+def _found(
+    extent: Extent,
+    versions: Mapping[str, str | workload.Absent],
+    repetitions: Mapping[tuple[str, str], figures.Repetitions],
+) -> Found:
+    return Found(
+        workloads={each.key: repetitions[trial.PROGRAM, each.key] for each in extent.workloads},
+        products=[_product_found(product, versions[product.name], repetitions) for product in extent.products],
+    )
+
+
+def _product_found(
+    product: workload.Product,
+    version: str | workload.Absent,
+    repetitions: Mapping[tuple[str, str], figures.Repetitions],
+) -> ProductFound:
+    if isinstance(version, workload.Absent):
+        return ProductFound(label=product.label, absent=version.reason)
+    own = {key: each for (name, key), each in repetitions.items() if name == product.name}
+    return ProductFound(label=product.label, version=version, workloads=own)
+
+
+@contextmanager
+def _folders(place: Path) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix=".bench-", dir=place, ignore_cleanup_errors=True) as folder:
+        yield Path(folder).resolve()
