@@ -41,6 +41,7 @@ class Portrait:
         """Where the run stands."""
         self.records = list(loaded.records)
         """All journal lines so far, in order."""
+        self._counted = [record for record in self.records if self._counts(record)]
         self.works: dict[str, Work] = {}
         """Open steps by key."""
         self.durability: Durability | None = None
@@ -57,7 +58,8 @@ class Portrait:
             reason=fault.code if fault else self._why(),
             board=self._context.board(),
             records=self.records,
-            dead=frozenset(self._log.loaded.decisions.dead),
+            dead=self._log.loaded.decisions.dead,
+            counted=self._counted,
             open=[_open_step(work) for work in self.works.values() if work.started_at is not None],
             usage=self._usage,
             error=fault.to_json() if fault else self._error,
@@ -71,6 +73,8 @@ class Portrait:
         Show one more line.
         """
         self.records.append(record)
+        if self._counts(record):
+            self._counted.append(record)
         self._usage = self._usage.plus(record.usage or Usage())
 
     def touch(self) -> None:
@@ -118,6 +122,10 @@ class Portrait:
         Return the present instant as JSON holds it.
         """
         return clock.stamp(self._clock.now())
+
+    def _counts(self, record: Record) -> bool:
+        # Lines are declared dead only while no runner has the run.
+        return record.final and record.position not in self._log.loaded.decisions.dead
 
     def _why(self) -> str | None:
         if self.status is RunState.RUNNING:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from app.engine import plain
@@ -54,8 +55,10 @@ class RunView:
     """Progress and slots."""
     records: Sequence[Record] = ()
     """All journal lines."""
-    dead: frozenset[int] = frozenset()
+    dead: AbstractSet[int] = frozenset()
     """Positions of lines that a resume declared dead."""
+    counted: Sequence[Record] | None = None
+    """The records that count, where whoever made the view knows them already."""
     open: Sequence[OpenStep] = ()
     """Steps being performed."""
     usage: Usage = field(default_factory=Usage)
@@ -69,10 +72,12 @@ class RunView:
     completed_at: str | None = None
     """When it ended."""
 
-    def living(self) -> list[Record]:
+    def living(self) -> Sequence[Record]:
         """
         Return the records that count: not dead, and final.
         """
+        if self.counted is not None:
+            return self.counted
         return [record for record in self.records if record.final and record.position not in self.dead]
 
 
