@@ -9,8 +9,14 @@ from sqlalchemy import Connection, Engine, inspect, text
 from app import resources
 from app.storage.sql.sessions import writing
 
-HEAD = "20261121_first_index"
+HEAD = "20261122_lists_in_order"
 """Newest migration; a test compares it with the folder `migrations/`."""
+
+_DATE_LABELS = text(
+    "UPDATE run_labels SET created_at = (SELECT created_at FROM runs WHERE runs.run_id = run_labels.run_id)"
+    " WHERE created_at IS NULL"
+)
+"""Dates the labels that the release before has written since it was last this one's turn."""
 
 
 def migrate(engine: Engine) -> bool:
@@ -25,6 +31,8 @@ def migrate(engine: Engine) -> bool:
         found = _version(connection)
         if found is None or (found != HEAD and found in _known()):
             _upgrade(connection)
+        elif found == HEAD:
+            connection.execute(_DATE_LABELS)
         return found is None
 
 

@@ -5,18 +5,35 @@ Queries of the index: what is asked, and how a row becomes a value. None of them
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Table, and_, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Select,
+    Table,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal_column,
+    select,
+    tuple_,
+    update,
+)
 
-from app.engine import plain, runs, stores
+from app.engine import plain, runs, states, stores
 from app.storage import index
 from app.storage.index import IndexedRun, ReceiptPlace
 from app.storage.sql.sessions import ReadSession, WriteSession
 from app.storage.sql.tables import IssueRow, ReceiptRow, RunLabelRow, RunRow
 
-_FINISHED = ("done", "failed", "cancelled")
+# Not as values: only where they stand in the statement itself can a database see that the partial index fits.
+_FINISHED: tuple[ColumnElement[str], ...] = tuple(
+    literal_column(f"'{state.value}'") for state in states.RunState if state.finished
+)
+_UNFINISHED = frozenset(state.value for state in states.RunState if not state.finished)
 _LONGEST_CHUNK = 500
 
 
@@ -47,19 +64,23 @@ def put_run(session: WriteSession, run: IndexedRun) -> None:
     Write a run's row, in place of one of the same id.
     """
     remove_run(session, run.summary.run_id)
-    _insert_run(session, run)
+    _insert_runs(session, [run])
 
 
 def add_missing(session: WriteSession, found: Iterable[IndexedRun]) -> None:
     """
     Write the rows of runs that have none; a key that is taken already stays with its first run.
     """
-    for run in found:
-        if session.row(select(_RUNS.c.run_id).where(_RUNS.c.run_id == run.summary.run_id)) is not None:
-            continue
-        key = run.idempotency_key
-        taken = key is not None and session.row(select(_RUNS.c.run_id).where(_RUNS.c.idempotency_key == key))
-        _insert_run(session, IndexedRun(summary=run.summary) if taken else run)
+    for chunk in _chunks(list(found)):
+        known = _present(session, _RUNS.c.run_id, [run.summary.run_id for run in chunk])
+        taken = _present(session, _RUNS.c.idempotency_key, [run.idempotency_key for run in chunk])
+        fresh = []
+        for run in chunk:
+            if run.summary.run_id not in known:
+                fresh.append(IndexedRun(summary=run.summary) if run.idempotency_key in taken else run)
+                known.add(run.summary.run_id)
+                taken |= {run.idempotency_key} - {None}
+        _insert_runs(session, fresh)
 
 
 def remove_run(session: WriteSession, run_id: str) -> None:
@@ -112,10 +133,13 @@ def find_key(session: ReadSession, idempotency_key: str) -> IndexedRun | None:
 def find_busy(session: ReadSession, recipe_id: str) -> str | None:
     """
     Return the oldest unfinished run of a recipe.
+
+    The recipe is compared as an expression, so that the index of the unfinished leads: few runs are in it, while that
+    of the recipe holds all that ever ended.
     """
     row = session.row(
         select(_RUNS.c.run_id)
-        .where(_RUNS.c.recipe_id == recipe_id, _unfinished(), _RUNS.c.owner != "foreign")
+        .where(func.coalesce(_RUNS.c.recipe_id, "") == recipe_id, _unfinished(), _RUNS.c.owner != "foreign")
         .order_by(_RUNS.c.created_at, _RUNS.c.run_id)
         .limit(1)
     )
@@ -134,10 +158,16 @@ def list_runs(session: ReadSession, query: stores.RunQuery) -> list[stores.RunSu
     Return a page, newest first.
 
     It begins behind the last run of the page before, not at an offset, so that runs which come in meanwhile shift
-    nothing and a late page costs what the first does.
+    nothing and a late page costs what the first does. Each filter has an index in the order of the list, so that no
+    page sorts anything. A label's index leads the others, except for the unfinished states, which few runs are in.
     """
-    newest = select(_RUNS).order_by(_RUNS.c.created_at.desc(), _RUNS.c.run_id.desc()).limit(query.limit)
-    return _summaries(session, newest.where(*_conditions(query)))
+    led_by_label = query.label is not None and query.status not in _UNFINISHED
+    leading = _LABELS if led_by_label else _RUNS
+    found = select(_RUNS).where(*_filters(query, leading), *_span(query, leading))
+    if led_by_label:
+        found = found.select_from(_LABELS.join(_RUNS, _RUNS.c.run_id == _LABELS.c.run_id))
+    newest = found.order_by(leading.c.created_at.desc(), leading.c.run_id.desc())
+    return _summaries(session, newest.limit(query.limit))
 
 
 def list_unfinished(session: ReadSession) -> list[stores.RunSummary]:
@@ -202,14 +232,31 @@ def clear(session: WriteSession) -> None:
         session.execute(delete(table))
 
 
-def _insert_run(session: WriteSession, run: IndexedRun) -> None:
-    summary = run.summary
-    values = {name: getattr(summary, name) for name in summary.__slots__ if name != "labels"}
-    values |= {"idempotency_key": run.idempotency_key, "request_sha256": run.request_sha256}
-    session.execute(_ADD_RUN, values)
-    labels = [{"run_id": summary.run_id, "name": name, "value": value} for name, value in summary.labels.items()]
+def _insert_runs(session: WriteSession, fresh: Sequence[IndexedRun]) -> None:
+    if fresh:
+        session.execute(_ADD_RUN, [_values(run) for run in fresh])
+    labels = [label for run in fresh for label in _label_values(run.summary)]
     if labels:
         session.execute(_ADD_LABELS, labels)
+
+
+def _values(run: IndexedRun) -> dict[str, Any]:
+    values = {name: getattr(run.summary, name) for name in run.summary.__slots__ if name != "labels"}
+    return values | {"idempotency_key": run.idempotency_key, "request_sha256": run.request_sha256}
+
+
+def _label_values(run: stores.RunSummary) -> Iterator[dict[str, Any]]:
+    for name, value in run.labels.items():
+        yield {"run_id": run.run_id, "name": name, "value": value, "created_at": run.created_at}
+
+
+def _present(session: ReadSession, column: Column[Any], values: Iterable[str | None]) -> set[Any]:
+    wanted = [value for value in values if value is not None]
+    return {row[0] for row in session.rows(select(column).where(column.in_(wanted)))} if wanted else set()
+
+
+def _chunks(runs: Sequence[IndexedRun]) -> Iterator[Sequence[IndexedRun]]:
+    return (runs[begin : begin + _LONGEST_CHUNK] for begin in range(0, len(runs), _LONGEST_CHUNK))
 
 
 def _one(session: ReadSession, statement: Select[Any]) -> IndexedRun | None:
@@ -246,21 +293,25 @@ def _unfinished() -> ColumnElement[bool]:
     return _RUNS.c.status.not_in(_FINISHED)
 
 
-def _conditions(query: stores.RunQuery) -> list[ColumnElement[bool]]:
-    conditions: list[ColumnElement[bool]] = []
+def _filters(query: stores.RunQuery, leading: Table) -> Iterator[ColumnElement[bool]]:
     for name in ("status", "recipe_id", "parent_run_id"):
         if (value := getattr(query, name)) is not None:
-            conditions.append(_RUNS.c[name] == value)
+            yield _RUNS.c[name] == value
     if query.label is not None:
         name, value = query.label
-        labelled = select(_LABELS.c.run_id).where(_LABELS.c.name == name, _LABELS.c.value == value)
-        conditions.append(_RUNS.c.run_id.in_(labelled))
-    if query.created_after is not None:
-        conditions.append(_RUNS.c.created_at >= index.instant(query.created_after))
-    if query.created_before is not None:
-        conditions.append(_RUNS.c.created_at < index.instant(query.created_before))
+        carries = (_LABELS.c.name == name, _LABELS.c.value == value)
+        if leading is _LABELS:
+            yield from carries
+        else:
+            yield select(_LABELS.c.run_id).where(_LABELS.c.run_id == _RUNS.c.run_id, *carries).exists()
+
+
+def _span(query: stores.RunQuery, leading: Table) -> Iterator[ColumnElement[bool]]:
+    after, before = (at and index.instant(at) for at in (query.created_after, query.created_before))
+    if after is not None:
+        yield leading.c.created_at >= after
     if query.cursor is not None:
-        created_at, run_id = query.cursor
-        older = and_(_RUNS.c.created_at == created_at, _RUNS.c.run_id < run_id)
-        conditions.append(or_(_RUNS.c.created_at < created_at, older))
-    return conditions
+        yield tuple_(leading.c.created_at, leading.c.run_id) < query.cursor
+    # Behind a cursor of its own list the second limit says nothing new, and a database might begin there.
+    if before is not None and (query.cursor is None or query.cursor[0] >= before):
+        yield leading.c.created_at < before

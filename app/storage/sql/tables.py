@@ -14,6 +14,7 @@ from sqlalchemy import CheckConstraint, Index, text
 _STATES = "'pending', 'running', 'waiting', 'paused', 'done', 'failed', 'cancelled'"
 _FINISHED = "'done', 'failed', 'cancelled'"
 _UNFINISHED = f"status NOT IN ({_FINISHED})"
+_UNDATED = "created_at IS NULL"
 
 
 class RunRow(sqlmodel.SQLModel, table=True):
@@ -27,8 +28,11 @@ class RunRow(sqlmodel.SQLModel, table=True):
         CheckConstraint(f"(status IN ({_FINISHED})) = (completed_at IS NOT NULL)", name="ck_runs_completed"),
         CheckConstraint("owner IN ('service', 'process', 'foreign')", name="ck_runs_owner"),
         CheckConstraint("priority BETWEEN -100 AND 100", name="ck_runs_priority"),
+        # Lists come newest first: each of these ends with that order, so that a page is read where it begins.
         Index("ix_runs_newest", "created_at", "run_id"),
-        Index("ix_runs_recipe", "recipe_id", "created_at"),
+        Index("ix_runs_status", "status", "created_at", "run_id"),
+        Index("ix_runs_recipe", "recipe_id", "created_at", "run_id"),
+        Index("ix_runs_recipe_status", "recipe_id", "status", "created_at", "run_id"),
         Index("ix_runs_parent", "parent_run_id"),
         # Recovery asks for these at every start, and they are few among many.
         Index(
@@ -82,7 +86,11 @@ class RunLabelRow(sqlmodel.SQLModel, table=True):
     """
 
     __tablename__ = "run_labels"
-    __table_args__: Any = (Index("ix_run_labels_value", "name", "value"),)
+    __table_args__: Any = (
+        Index("ix_run_labels_value", "name", "value", "created_at", "run_id"),
+        # Those that the release before has written; a start dates them, and there are none of them then.
+        Index("ix_run_labels_undated", "run_id", sqlite_where=text(_UNDATED), postgresql_where=text(_UNDATED)),
+    )
 
     run_id: str = sqlmodel.Field(primary_key=True, max_length=64, foreign_key="runs.run_id", ondelete="CASCADE")
     """Run that carries it."""
@@ -90,6 +98,8 @@ class RunLabelRow(sqlmodel.SQLModel, table=True):
     """Its name."""
     value: str
     """Its value."""
+    created_at: str | None = sqlmodel.Field(default=None, max_length=24)
+    """When its run was accepted, so that the runs of a label are found in the order of a list."""
 
 
 class ReceiptRow(sqlmodel.SQLModel, table=True):

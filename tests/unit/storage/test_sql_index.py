@@ -8,7 +8,7 @@ import asyncio
 import dataclasses
 import sqlite3
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,6 @@ from app.storage import index
 from app.storage.index import IndexedRun
 from app.storage.sql import migrations, queries, sessions
 from app.storage.sql.index import SqlIndex
-from app.storage.sql.tables import RunRow
 from tests.conformance import houses
 
 AT = "2026-02-10T14:30:00.000Z"
@@ -121,7 +120,7 @@ def test_nothing_is_sqlites_alone() -> None:
         assert "CREATE TABLE" in str(CreateTable(table).compile(dialect=dialect))
         for found in table.indexes:
             text = str(CreateIndex(found).compile(dialect=dialect))
-            assert ("WHERE" in text) == (found.name == "ix_runs_unfinished")
+            assert ("WHERE" in text) == (found.name in ("ix_runs_unfinished", "ix_run_labels_undated"))
 
 
 @pytest.mark.parametrize(
@@ -157,19 +156,77 @@ async def test_a_key_is_unique(made: SqlIndex) -> None:
     assert found.summary.run_id == "r1"
 
 
-async def test_the_unfinished_are_found_by_their_own_index(made: SqlIndex, tmp_path: Path) -> None:
-    """Recovery's query reads the partial index and sorts nothing."""
-    with sqlite3.connect(tmp_path / "index.db") as connection:
-        text = str(
-            sqlalchemy.select(RunRow.__table__)  # type: ignore[attr-defined]
-            .where(queries._unfinished())
-            .order_by(sqlalchemy.text("created_at, run_id"))
-            .compile(dialect=sqlalchemy.create_engine("sqlite://").dialect, compile_kwargs={"literal_binds": True})
-        )
-        plan = " ".join(str(line) for line in connection.execute(f"EXPLAIN QUERY PLAN {text}"))
+def plans(path: Path, ask: Callable[[sessions.ReadSession], object]) -> list[str]:
+    """
+    Return how SQLite carries out each statement of a query, with its values bound as they are bound in earnest.
+    """
+    asked: list[tuple[str, Any]] = []
+    engine = sessions.connect(f"sqlite:///{path}")
+    sqlalchemy.event.listen(engine, "before_cursor_execute", lambda *heard: asked.append((heard[2], heard[3])))
+    with sessions.reading(engine) as session:
+        ask(session)
+    engine.dispose()
+    with sqlite3.connect(path) as connection:
+        explained = [(f"EXPLAIN QUERY PLAN {text}", values) for text, values in asked if text.startswith("SELECT")]
+        return ["; ".join(line[3] for line in connection.execute(*each)) for each in explained]
 
-    assert "ix_runs_unfinished" in plan
+
+async def test_the_unfinished_are_found_by_their_own_index(made: SqlIndex, tmp_path: Path) -> None:
+    """The queries for unfinished runs read the partial index, and recovery's sorts nothing."""
+    listed, busy = (plans(tmp_path / "index.db", ask)[0] for ask in (queries.list_unfinished, _find_busy))
+
+    assert "ix_runs_unfinished" in listed
+    assert "ix_runs_unfinished" in busy
+    assert "TEMP B-TREE" not in listed
+
+
+def _find_busy(session: sessions.ReadSession) -> str | None:
+    return queries.find_busy(session, "r")
+
+
+@pytest.mark.parametrize(
+    ("filters", "index"),
+    [
+        ({}, "ix_runs_newest"),
+        ({"status": "done"}, "ix_runs_status"),
+        ({"recipe_id": "r"}, "ix_runs_recipe"),
+        ({"status": "failed", "recipe_id": "r"}, "ix_runs_recipe_status"),
+        ({"label": ("team", "a")}, "ix_run_labels_value"),
+        ({"label": ("team", "a"), "status": "done", "recipe_id": "r"}, "ix_run_labels_value"),
+        ({"label": ("team", "a"), "status": "running"}, "ix_runs_status"),
+    ],
+)
+@pytest.mark.parametrize("span", [{}, {"created_after": AT, "created_before": "2026-02-10T15:00:00.000Z"}])
+@pytest.mark.parametrize("cursor", [None, (AT, "r1")])
+async def test_a_page_is_read_where_it_begins(
+    made: SqlIndex,
+    tmp_path: Path,
+    filters: dict[str, Any],
+    index: str,
+    span: dict[str, Any],
+    cursor: tuple[str, str] | None,
+) -> None:
+    """Whatever is asked for, the first page and a late one are read from an index in the order of the list."""
+    query = stores.RunQuery(**filters, **span, cursor=cursor)
+    plan = plans(tmp_path / "index.db", lambda session: queries.list_runs(session, query))[0]
+
+    assert f"INDEX {index} " in f"{plan} "
     assert "TEMP B-TREE" not in plan
+    assert ("(created_at,run_id)<(?,?)" in plan) == (cursor is not None)
+
+
+async def test_labels_of_the_release_before_are_listed(made: SqlIndex, tmp_path: Path) -> None:
+    """A label that was written without its run's instant gets it at the next start, and is found in its place."""
+    await made.put_run(row(labels={"team": "a"}))
+    await made.close()
+    with sqlite3.connect(tmp_path / "index.db") as connection:
+        connection.execute("UPDATE run_labels SET created_at = NULL")
+    again = SqlIndex(f"sqlite:///{tmp_path / 'index.db'}")
+    await again.start()
+    found = await again.list_runs(stores.RunQuery(label=("team", "a"), cursor=("2026-12-01T00:00:00.000Z", "z")))
+    await again.close()
+
+    assert [run.run_id for run in found] == ["r1"]
 
 
 async def test_an_index_survives_its_process(tmp_path: Path) -> None:
