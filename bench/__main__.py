@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from bench import report, rounds, surroundings, workload
+from bench import report, rounds, stopping, surroundings, workload
 from bench.others import registry as others
 from bench.workloads import registry as workloads
 
@@ -31,9 +31,9 @@ def main(words: Sequence[str] | None = None) -> int:
         cache=given.cache,
     )
     try:
-        found = asyncio.run(rounds.measure(extent, _say))
-    except KeyboardInterrupt:
-        return 130
+        found = asyncio.run(stopping.until_signal(rounds.measure(extent, _say)))
+    except asyncio.CancelledError:
+        return stopping.EXIT_CODE
     around = surroundings.look(given.place)
     told = report.markdown(found, extent, around)
     if given.json is not None:

@@ -8,18 +8,18 @@ import asyncio
 import contextlib
 import os
 import re
-import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from bench import stopping
 
 ROOT = Path(__file__).resolve().parent.parent
 """The checkout."""
 
 _ADDRESS = re.compile(rb"http://([0-9.]+):([0-9]+)")
 _START_SECONDS = 120.0
-_STOP_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +87,7 @@ async def listening(module: Sequence[str]) -> AsyncIterator[Served]:
         reading = asyncio.create_task(process.stdout.read())
         yield Served(host=host, port=port, pid=process.pid)
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.send_signal(signal.SIGTERM)
-        await _ended(process)
+        await stopping.end(process)
         if reading is not None:
             await reading
 
@@ -99,12 +97,3 @@ async def _address(told: asyncio.StreamReader) -> tuple[str, int]:
         if found := _ADDRESS.search(line):
             return found[1].decode(), int(found[2])
     raise RuntimeError("a program that should listen ended before it did")
-
-
-async def _ended(process: asyncio.subprocess.Process) -> None:
-    try:
-        async with asyncio.timeout(_STOP_SECONDS):
-            await process.wait()
-    except TimeoutError:
-        process.kill()
-        await process.wait()

@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import json
 import resource
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 
 import uvloop
 
-from bench import children, figures, machine, workload
+from bench import children, figures, machine, stopping, workload
 from bench.others import registry as others
 from bench.workloads import registry as workloads
 
@@ -77,18 +76,11 @@ async def _told(words: Sequence[str]) -> dict[str, Any]:
     except TimeoutError as error:
         raise TrialFailed(f"took longer than {_MOST_SECONDS:,.0f} s") from error
     finally:
-        await _end(process)
+        await stopping.end(process)
     if process.returncode:
         raise TrialFailed(f"ended with exit code {process.returncode}")
     found: dict[str, Any] = json.loads(told.splitlines()[-1])
     return found
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
-        # Not SIGTERM: the repetition must get to end what it has started itself.
-        process.send_signal(signal.SIGINT)
-        await process.wait()
 
 
 async def _measured(key: str, context: workload.Context, product: str) -> figures.Raw:
@@ -117,9 +109,11 @@ def _main() -> None:
 def _lived(key: str, context: workload.Context, product: str) -> Mapping[str, object]:
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(live(key, context, product))
+            return runner.run(stopping.until_signal(live(key, context, product)))
     except workload.Absent as absent:
         return {"absent": absent.reason}
+    except asyncio.CancelledError:
+        sys.exit(stopping.EXIT_CODE)
 
 
 def _raise_file_limit() -> None:

@@ -92,10 +92,17 @@ class Product(Protocol):
     Something that a user might pick instead.
     """
 
-    name: str
-    """Short name for `--others`."""
-    label: str
-    """Name for people."""
+    @property
+    def name(self) -> str:
+        """
+        Return the short name for `--others`.
+        """
+
+    @property
+    def label(self) -> str:
+        """
+        Return the name for people.
+        """
 
     async def prepare(self, cache: Path) -> str:
         """

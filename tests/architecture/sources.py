@@ -13,6 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 APP = ROOT / "app"
+BENCH = ROOT / "bench"
 TESTS = ROOT / "tests"
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef

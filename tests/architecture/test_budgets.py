@@ -27,7 +27,7 @@ SUMMARY_ENDS = (".", ":", "!", "?", "`")
 
 def test_modules_stay_within_the_budget() -> None:
     """A module has at most 400 lines, unless it is an exception with a reason."""
-    lengths = {module.name: module.lines for module in sources.modules(sources.APP)}
+    lengths = {module.name: module.lines for module in _modules()}
 
     assert _over(lengths, MODULE_LINES, EXCEPTIONS["modules"]) == {}
 
@@ -51,7 +51,7 @@ def test_exceptions_are_needed(kind: str) -> None:
     """An exception names something that exists and is over the budget, and gives a reason."""
     budgets = {"modules": MODULE_LINES, "functions": FUNCTION_LINES, "constructors": CONSTRUCTOR_PARAMETERS}
     sizes = {
-        "modules": {module.name: module.lines for module in sources.modules(sources.APP)},
+        "modules": {module.name: module.lines for module in _modules()},
         "functions": {function.name: function.lines for function in _functions()},
         "constructors": {function.name: function.parameters for function in _functions()},
     }[kind]
@@ -62,7 +62,7 @@ def test_exceptions_are_needed(kind: str) -> None:
 
 def test_the_usual_size_is_small() -> None:
     """Half of the modules have at most 110 lines of code and half of the functions 7; nine in ten have 250 and 22."""
-    module_lengths = sorted(module.code_lines for module in sources.modules(sources.APP) if module.lines > 5)
+    module_lengths = sorted(module.code_lines for module in _modules() if module.lines > 5)
     function_lengths = sorted(function.lines for function in _functions())
     if len(module_lengths) < 60:
         pytest.skip("a median says little about so few modules")
@@ -77,7 +77,7 @@ def test_public_things_have_docstrings_of_one_shape() -> None:
     """Quotes stand on their own lines, and the first paragraph is a sentence."""
     misshapen = [
         name
-        for module in sources.modules(sources.APP)
+        for module in _modules()
         for name, node in sources.public(module)
         if not _well_shaped(node) and module.text.strip()
     ]
@@ -89,7 +89,7 @@ def test_attributes_of_values_are_explained() -> None:
     """Under each attribute of a public frozen dataclass stands a line that says what it is."""
     unexplained = [
         f"{name}.{attribute}"
-        for module in sources.modules(sources.APP)
+        for module in _modules()
         for name, node in sources.public(module)
         if isinstance(node, ast.ClassDef) and _is_frozen_dataclass(node)
         for attribute in _unexplained(node)
@@ -144,8 +144,12 @@ def test_the_shape_of_a_docstring_is_told(docstring: str, fits: bool) -> None:
     assert _well_shaped(function) is fits
 
 
+def _modules() -> Iterable[sources.Module]:
+    return (*sources.modules(sources.APP), *sources.modules(sources.BENCH))
+
+
 def _functions() -> Iterable[sources.Function]:
-    return (function for module in sources.modules(sources.APP) for function in sources.functions(module))
+    return (function for module in _modules() for function in sources.functions(module))
 
 
 def _over(sizes: Mapping[str, int], budget: int, exceptions: Mapping[str, str]) -> dict[str, int]:
