@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,9 @@ from bench import figures, trial, workload
 
 Say = Callable[[str], None]
 """Tell a person how far it is."""
+
+Attempt = Callable[[str, workload.Context, str], Awaitable[figures.Raw]]
+"""Live one repetition of a workload, by its key, of a product; raises as `trial.attempt` does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +95,7 @@ class _Notes:
         return figures.Repetitions(raws=tuple(self._raws), troubles=tuple(self._troubles))
 
 
-async def measure(extent: Extent, say: Say) -> Found:
+async def measure(extent: Extent, say: Say, attempt: Attempt = trial.attempt) -> Found:
     """
     Measure everything, in folders that are gone afterwards.
     """
@@ -105,7 +108,7 @@ async def measure(extent: Extent, say: Say) -> Found:
                 say(f"round {repetition} of {extent.repetitions}: {' '.join(filter(None, (product, key)))}")
                 kept = root / f"kept-{product}-{key}"
                 context = workload.Context(place=next(fresh), kept=kept, cache=extent.cache, quick=extent.quick)
-                await _attempt(notes.setdefault((product, key), _Notes()), key, context, product, say)
+                await _note(notes.setdefault((product, key), _Notes()), attempt(key, context, product), say)
         say("removing what was written")
     return _found(extent, versions, {at: each.repetitions() for at, each in notes.items()})
 
@@ -127,9 +130,9 @@ def _turns(extent: Extent, versions: Mapping[str, str | workload.Absent]) -> Ite
             yield from ((name, each.key) for name, version in versions.items() if isinstance(version, str))
 
 
-async def _attempt(notes: _Notes, key: str, context: workload.Context, product: str, say: Say) -> None:
+async def _note(notes: _Notes, repetition: Awaitable[figures.Raw], say: Say) -> None:
     try:
-        notes.keep(await trial.attempt(key, context, product))
+        notes.keep(await repetition)
     except workload.Absent as absent:
         notes.trouble(absent.reason)
         say(f"absent: {absent.reason}")
