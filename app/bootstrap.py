@@ -22,9 +22,10 @@ from app.dialects import registry as dialects
 from app.engine import operations, plain, ports, probes, refusals, runner
 from app.execution import crash_probes, measured
 from app.execution.embedded import pool
+from app.processes import supervisor
 from app.storage import directory, disk_store, memory, opener, store
 from app.storage.sql import index
-from app.tools import checks, issue_performer
+from app.tools import checks, commands, issue_performer
 from app.tools import performer as tool_performer
 from app.tools import registry as tools
 from app.tools import workspaces as tool_workspaces
@@ -123,9 +124,10 @@ async def build(chosen: settings.Settings, use: Use = Use(), world: World | None
     reference = _reference(chosen, people, world)
     async with AsyncExitStack() as closing:
         kept = await _store(closing, chosen, use, world, reference)
+        running = await _supervisor(closing, chosen, use, world)
         speaking = backends.Backends(people.backends, world.clock)
         closing.push_async_callback(speaking.close)
-        equipment = _equipment(chosen, people, world, reference, speaking, kept)
+        equipment = _equipment(chosen, people, world, reference, speaking, running, kept)
         room = _room(chosen, world, reference, equipment, kept)
         closing.push_async_callback(room.engine.stop)
         room.engine.start(recover=use.address is not None)
@@ -281,19 +283,32 @@ async def _store(
     return opened
 
 
+async def _supervisor(
+    closing: AsyncExitStack, chosen: settings.Settings, use: Use, world: World
+) -> supervisor.Supervisor:
+    running = supervisor.Supervisor(chosen.project.data_directory / "processes", world.ids, os.environ)
+    closing.push_async_callback(running.close)
+    if not use.look_only:
+        await running.sweep()
+    return running
+
+
 def _equipment(
     chosen: settings.Settings,
     people: configuration.Roster,
     world: World,
     reference: _Reference,
     speaking: backends.Backends,
+    running: supervisor.Supervisor,
     kept: Store,
 ) -> runner.Equipment:
     project = chosen.project
+    secrets = _secrets(chosen, people, os.environ)
     places = tool_workspaces.Workspaces([project.project, *project.allowed_roots])
     performers: dict[str, ports.Performer] = {
         operations.ToolCall.kind: tool_performer.ToolPerformer(reference.registry, places),
         operations.AgentCall.kind: agent_performer.AgentPerformer(speaking),
+        operations.Command.kind: commands.CommandPerformer(running, places, os.environ, secrets),
         operations.Check.kind: checks.CheckPerformer(places),
         operations.CommitFile.kind: checks.CommitFilePerformer(places),
         operations.OpenIssue.kind: issue_performer.IssuePerformer(kept.put_issue, world.clock),
@@ -303,7 +318,7 @@ def _equipment(
     return runner.Equipment(
         performers=performers,
         clock=world.clock,
-        masker=plain.Masker(_secrets(chosen, people, os.environ)),
+        masker=plain.Masker(secrets),
         probes=world.probes,
     )
 

@@ -1,0 +1,100 @@
+"""
+Commands: what is asked of the supervisor, and what comes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from app import errors
+from app.processes import wire
+
+CAP_BYTES = 1024 * 1024 * 1024
+"""Size of one output at which a command is ended."""
+
+HELD_BYTES = 8 * 1024 * 1024
+"""How much of each output is held, so that both together stay within 16 MiB."""
+
+
+class NotStarted(errors.StepError):
+    """
+    The command could not be started.
+    """
+
+    default_code = "not_started"
+
+
+class LauncherLost(errors.ControlRoomError):
+    """
+    The process that runs commands ended in the middle of this one; nothing of it is left.
+    """
+
+    default_code = "launcher_lost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """
+    A command to be run.
+    """
+
+    argv: tuple[str, ...]
+    """The program, found on the command's own PATH unless it holds a slash, and its arguments."""
+    run_id: str
+    """Run that it belongs to."""
+    cwd: Path | int
+    """Folder that it runs in, or the descriptor of one, which is taken over."""
+    env: Mapping[str, str | None] = field(default_factory=dict)
+    """Variables to set over those of this process, and to leave out where the value is None."""
+    stdin: bytes | None = None
+    """What it reads; None: nothing."""
+    stdout: int | None = None
+    """Descriptor of a file, readable too, that its standard output is appended to; it is taken over."""
+    timeout_seconds: float | None = None
+    """Wall-clock limit."""
+    idle_seconds: float | None = None
+    """Longest time without output; it is looked at once a second."""
+    cap_bytes: int = CAP_BYTES
+    """Size of one output at which it is ended; it is looked at once a second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """
+    What a command wrote into one of its two outputs.
+    """
+
+    content: bytes = b""
+    """As much of it as is held: the beginning of standard output, the end of standard error."""
+    size_bytes: int = 0
+    """How much it was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """
+    A command that has ended, with nothing left of it.
+    """
+
+    pid: int
+    """Its first process."""
+    exit_code: int | None
+    """Exit code; None if a signal ended it."""
+    signal: int | None
+    """That signal."""
+    cause: wire.Cause
+    """Why it ended."""
+    stdout: Output
+    """Standard output."""
+    stderr: Output
+    """Standard error."""
+    leftovers: int
+    """Processes that it left behind, and that were ended after it."""
+    survivors: int
+    """Processes that even SIGKILL did not end within five seconds."""
+    cpu_seconds: float
+    """Processor time of it and of its children."""
+    peak_bytes: int
+    """Most memory that one of its processes held."""

@@ -1,0 +1,192 @@
+"""
+The supervisor: every command of this process, started and ended through one launcher, so that none outlives it.
+
+Why a launcher: this process is large and busy, so that it should neither fork nor wait for children; and whoever kills
+it must not leave anything running behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import hashlib
+import itertools
+import logging
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from app import clock
+from app.processes import launched, marks, sweeping, wire
+from app.processes.commands import HELD_BYTES, Ended, NotStarted, Output, Request
+
+_OWN_PREFIX = "CONTROL_ROOM_"
+_FOLDER_MODE = 0o700
+_SERIES_BYTES = 8
+_MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
+
+_log = logging.getLogger(__name__)
+
+
+class Supervisor:
+    """
+    Run commands.
+    """
+
+    def __init__(self, folder: Path, ids: clock.Ids, environ: Mapping[str, str]) -> None:
+        self._folder, self._ids = folder, ids
+        # What configures this process is none of a command's business; its token is among it.
+        self._environ = {name: value for name, value in environ.items() if not name.startswith(_OWN_PREFIX)}
+        self._numbers = itertools.count(1)
+        self._launcher: launched.Launched | None = None
+        self._started: list[launched.Launched] = []
+
+    @property
+    def launcher_pid(self) -> int | None:
+        """
+        Return the id of the launcher's process; None while there is none.
+        """
+        return self._launcher.pid if self._launcher is not None else None
+
+    async def sweep(self) -> None:
+        """
+        Kill what an earlier process left behind; to be done before any run goes on.
+        """
+        await asyncio.to_thread(self._sweep)
+
+    async def run(self, request: Request) -> Ended:
+        """
+        Run a command to its end, and see to it that nothing of it is left; a cancellation ends it first.
+
+        Raises:
+            NotStarted: `program_missing`, `program_not_executable`, `cwd_missing`, `arguments_too_long`, `not_started`.
+            LauncherLost: its launcher was killed; whether it has done its work is unknown.
+        """
+        start, files = _start(next(self._numbers), request)
+        try:
+            launcher = self._standing()
+        except BaseException:
+            for file in files:
+                os.close(file)
+            raise
+        reply, passed = await launcher.run(start, files)
+        if isinstance(reply, wire.Refused):
+            raise _refusal(reply, request)
+        if passed:
+            contents = await asyncio.to_thread(_read, reply, passed)
+        else:
+            contents = [_held(reply.stdout), _held(reply.stderr)]
+        return _ended(reply, *contents)
+
+    async def close(self) -> None:
+        """
+        End every command, and the launcher.
+        """
+        self._launcher = None
+        for launcher in self._started:
+            await launcher.close()
+
+    def _standing(self) -> launched.Launched:
+        if self._launcher is None:
+            series = marks.series(hashlib.sha256(self._ids.token("").encode()).digest()[:_SERIES_BYTES])
+            try:
+                self._prepare()
+                arguments = [str(series), str(self._folder.absolute()), tempfile.gettempdir()]
+                self._launcher = launched.Launched.start(arguments, self._environ, self._lost, self._sweep)
+            except OSError as error:
+                raise NotStarted(f"No command can be started: {error.strerror or error}.") from error
+            self._started.append(self._launcher)
+        return self._launcher
+
+    def _prepare(self) -> None:
+        self._folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+        if not (self._folder / ".gitignore").exists():
+            (self._folder / ".gitignore").write_text("*\n", encoding="ascii")
+
+    def _lost(self, launcher: launched.Launched) -> None:
+        if launcher is self._launcher:
+            _log.error("the launcher ended; its commands are ended too", extra={"pid": launcher.pid})
+            self._launcher = None
+
+    def _sweep(self) -> None:
+        for swept in sweeping.sweep(self._folder):
+            if swept.killed:
+                facts = {"run_ids": swept.run_ids, "killed": swept.killed, "survivors": swept.survivors}
+                _log.warning("killed what was left of commands", extra=facts)
+
+
+def _start(number: int, request: Request) -> tuple[wire.Start, list[int]]:
+    """
+    Return what is said to the launcher, and the open files that go with it.
+    """
+    files = [file for file in (request.cwd, request.stdout) if isinstance(file, int)]
+    start = wire.Start(
+        number=number,
+        run_id=request.run_id,
+        argv=[os.fsencode(part) for part in request.argv],
+        cwd=None if isinstance(request.cwd, int) else os.fsencode(request.cwd),
+        env={os.fsencode(name): None if value is None else os.fsencode(value) for name, value in request.env.items()},
+        stdin=request.stdin,
+        timeout_seconds=request.timeout_seconds,
+        idle_seconds=request.idle_seconds,
+        cap_bytes=request.cap_bytes,
+        writes_to_file=request.stdout is not None,
+    )
+    return start, files
+
+
+def _refusal(refused: wire.Refused, request: Request) -> NotStarted:
+    reason = os.strerror(refused.errno)
+    detail = {"program": request.argv[0], "errno": errno.errorcode.get(refused.errno, "unknown")}
+    if refused.what == "cwd":
+        return NotStarted(f"The command's folder cannot be entered: {reason}.", code="cwd_missing", detail=detail)
+    if refused.what == "output":
+        return NotStarted(f"There is no place for what the command says: {reason}.", detail=detail)
+    if refused.errno in _MISSING:
+        message = f"The program {request.argv[0]!r:.200} is not installed here, or what it needs is not."
+        return NotStarted(message, code="program_missing", detail=detail)
+    if refused.errno == errno.E2BIG:
+        return NotStarted("The command's arguments are too long.", code="arguments_too_long", detail=detail)
+    message = f"The program {request.argv[0]!r:.200} cannot be executed: {reason}."
+    return NotStarted(message, code="program_not_executable", detail=detail)
+
+
+def _held(content: bytes | None) -> Output:
+    return Output(content=content or b"", size_bytes=len(content or b""))
+
+
+def _read(reply: wire.Ended, files: list[int]) -> list[Output]:
+    """
+    Read the outputs that were too long to be said: the beginning of the first, the end of the second.
+    """
+    left, outputs = list(files), []
+    try:
+        for content, at_end in ((reply.stdout, False), (reply.stderr, True)):
+            outputs.append(_held(content) if content is not None else _part_of(left.pop(0), at_end))
+    finally:
+        for file in files:
+            os.close(file)
+    return outputs
+
+
+def _part_of(file: int, at_end: bool) -> Output:
+    size_bytes = os.fstat(file).st_size
+    content = os.pread(file, HELD_BYTES, max(size_bytes - HELD_BYTES, 0) if at_end else 0)
+    return Output(content=content, size_bytes=size_bytes)
+
+
+def _ended(reply: wire.Ended, stdout: Output, stderr: Output) -> Ended:
+    exited = os.WIFEXITED(reply.status)
+    return Ended(
+        pid=reply.pid,
+        exit_code=os.WEXITSTATUS(reply.status) if exited else None,
+        signal=None if exited else os.WTERMSIG(reply.status),
+        cause=reply.cause,
+        stdout=stdout,
+        stderr=stderr,
+        leftovers=reply.leftovers,
+        survivors=reply.survivors,
+        cpu_seconds=reply.cpu_seconds,
+        peak_bytes=reply.peak_bytes,
+    )

@@ -1,0 +1,121 @@
+"""
+Sweeping: killing what a launcher left behind that was killed itself, before anybody goes on in its place.
+
+A launcher holds a lock on its register while it lives, and removes the register once nothing is left of its commands.
+A register that nobody holds is therefore that of a launcher that was killed, unless the machine was started anew since.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.processes import kin, marks, register
+
+_PATIENCE_SECONDS = 5.0
+_LOOK_SECONDS = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """
+    What came of one register.
+    """
+
+    run_ids: tuple[str, ...]
+    """Runs whose commands had not ended."""
+    killed: int
+    """Processes that had to be killed."""
+    survivors: int
+    """Those that would not die."""
+
+
+def sweep(folder: Path) -> list[Swept]:
+    """
+    Kill whatever is left of the commands of launchers that are gone; those of others are let alone.
+    """
+    swept = []
+    for path in register.found(str(folder)):
+        with _held(path) as held:
+            if held:
+                swept.append(_swept(path))
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)
+    return swept
+
+
+@contextlib.contextmanager
+def _held(path: str) -> Iterator[bool]:
+    """
+    Hold the lock of a register; not if its launcher lives and works for somebody.
+    """
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        yield False
+        return
+    try:
+        yield _locked(file) or (not _is_owned(path) and _outlived(path, file))
+    finally:
+        os.close(file)
+
+
+def _locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _is_owned(path: str) -> bool:
+    owner, _ = register.read(path)
+    return owner is None or kin.is_alive(owner.owner_pid, owner.owner_started)
+
+
+def _outlived(path: str, file: int) -> bool:
+    """
+    Wait for a launcher that is alone, and so about to end; one that cannot is killed.
+    """
+    pause = threading.Event()
+    for _ in range(int(2 * _PATIENCE_SECONDS / _LOOK_SECONDS)):
+        pause.wait(_LOOK_SECONDS)
+        if _locked(file):
+            return True
+    owner, _ = register.read(path)
+    if owner is not None:
+        kin.strike(owner.launcher_pid, owner.launcher_started, signal.SIGKILL)
+    return any(_locked(file) or pause.wait(_LOOK_SECONDS) for _ in range(int(_PATIENCE_SECONDS / _LOOK_SECONDS)))
+
+
+def _swept(path: str) -> Swept:
+    owner, entries = register.read(path)
+    if owner is not None and owner.boot_id != kin.boot_id():
+        return Swept(run_ids=(), killed=0, survivors=0)
+    killed: set[tuple[int, int]] = set()
+    series, pause = register.series_of(path), threading.Event()
+    for _ in range(int(_PATIENCE_SECONDS / _LOOK_SECONDS)):
+        if not (left := _left(series, entries)):
+            break
+        for pid, started in left.items():
+            kin.strike(pid, started, signal.SIGKILL)
+        killed |= set(left.items())
+        pause.wait(_LOOK_SECONDS)
+    run_ids = tuple(sorted({entry.run_id for entry in entries}))
+    return Swept(run_ids=run_ids, killed=len(killed), survivors=len(_left(series, entries)))
+
+
+def _left(series: int, entries: list[register.Entry]) -> dict[int, int]:
+    """
+    Return the processes that bear a mark of the series or stand in its register, and their descendants.
+    """
+    table = kin.table()
+    known = {entry.pid for entry in entries if entry.pid in table and table[entry.pid].started == entry.started}
+    marked = {pid for pid in table if (mark := marks.of(pid)) is not None and marks.series_of(mark) == series}
+    return {pid: table[pid].started for pid in kin.descendants(table, known | marked)}

@@ -1,0 +1,67 @@
+"""
+Places of commands: the folder that one runs in and the file that its output goes to, both inside the workspace.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from app import errors
+from app.tools import failures
+from app.tools.confinement import Descent, components
+from app.tools.workspace import Workspace
+
+_MODE = 0o666
+# O_NONBLOCK: opening a named pipe must not wait for a reader.
+_WRITTEN = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def folder(workspace: Workspace, path: str) -> Path | int:
+    """
+    Return the workspace's root, or the descriptor of a folder below it, which is the caller's.
+
+    Raises:
+        errors.ToolFailed: `path_outside_workspace`, `workspace_missing`, `cwd_missing`.
+    """
+    parts = components(path)
+    if not parts:
+        return workspace.root
+    with Descent(workspace.root, path) as descent:
+        try:
+            descent.enter(parts)
+        except errors.ToolFailed as failure:
+            if failure.code != "file_not_found":
+                raise
+            raise errors.ToolFailed(
+                f"The command's folder {path!r:.200} does not exist in the workspace.",
+                code="cwd_missing",
+                detail=failure.detail,
+            ) from failure
+        return os.dup(descent.folder)
+
+
+def output(workspace: Workspace, path: str) -> int:
+    """
+    Return the descriptor of an empty file, which is the caller's; folders on the way are made.
+
+    Raises:
+        errors.ToolFailed: `path_outside_workspace`, `workspace_missing`, `not_a_file`, `write_failed`.
+    """
+    *folders, name = components(path) or ("",)
+    if not name:
+        raise failures.not_a_file(path)
+    with Descent(workspace.root, path) as descent:
+        descent.enter(folders, create=True)
+        try:
+            file = os.open(name, _WRITTEN, _MODE, dir_fd=descent.folder)
+        except IsADirectoryError:
+            raise failures.not_a_file(path) from None
+        except OSError as error:
+            raise failures.of_system(path, error, "write_failed") from error
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise failures.not_a_file(path)
+    os.truncate(file, 0)
+    return file
