@@ -109,6 +109,12 @@ class RunLog(Protocol):
         Apply a move to the index; tell whether it was applied.
         """
 
+    @property
+    def owes_move(self) -> bool:
+        """
+        Tell whether a move could not be written to the row.
+        """
+
     async def heal(self) -> None:
         """
         Continue each failed file from a fresh copy of its confirmed prefix.

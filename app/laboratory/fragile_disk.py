@@ -7,7 +7,7 @@ from __future__ import annotations
 import errno
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -136,6 +136,13 @@ class FragileDisk(memory_disk.MemoryDisk):
         """
         if not self._lies("sync_folder", path):
             super().sync_folder(path)
+
+    def sync_paths(self, paths: Iterable[str]) -> None:
+        """
+        Make files and folders durable.
+        """
+        if not self._lies("sync_all", ""):
+            super().sync_paths(paths)
 
     def remove(self, path: str) -> None:
         """

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from app import errors
 from app.engine import runs, states, stores
@@ -24,8 +24,15 @@ class Admission:
     Take new runs in.
     """
 
-    def __init__(self, means: Means, identity: str, reconciliation: Reconciliation) -> None:
+    def __init__(
+        self,
+        means: Means,
+        identity: str,
+        reconciliation: Reconciliation,
+        expect: Callable[[runs.RunStart, creation.Born], None],
+    ) -> None:
         self._means, self._identity, self._reconciliation = means, identity, reconciliation
+        self._tell_born = expect
         self._turn = asyncio.Lock()
 
     async def create(self, start: runs.RunStart, *, exclusive: bool) -> stores.Created:
@@ -50,6 +57,8 @@ class Admission:
             if exclusive:
                 await self._refuse_second(start.recipe_id)
             await self._make(start)
+            # Before another process looks for the key.
+            await self._means.index.settle()
         return stores.Created(run_id=start.run_id, existed=False)
 
     async def find_repeated(self, idempotency_key: str, request_sha256: str | None) -> str | None:
@@ -108,14 +117,40 @@ class Admission:
 
     async def _make(self, start: runs.RunStart) -> None:
         try:
-            await self._means.workers.run(lambda: creation.build(self._means, start))
+            born = await self._means.workers.run(lambda: creation.build(self._means, start))
         except FileExistsError as error:
             message = f"there is a run {start.run_id} already"
             raise errors.Conflict(message, code="run_exists", detail={"run_id": start.run_id}) from error
         except OSError as error:
-            fault = self._means.room.failed(layout.new_folder(start.run_id), error)
-            raise errors.NoRoom(detail=fault.detail) from error
-        await self._index(start)
+            raise self._no_room(layout.new_folder(start.run_id), error) from error
+        try:
+            if not born.durable:
+                await self._commit(start.run_id, born)
+            await self._index(start)
+        except BaseException:
+            if born.lock is not None:
+                born.lock.release()
+            raise
+        self._tell_born(start, born)
+
+    async def _commit(self, run_id: str, born: creation.Born) -> None:
+        committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def over(error: BaseException | None) -> None:
+            if error is None:
+                committed.set_result(None)
+            else:
+                committed.set_exception(error)
+
+        self._means.committer.begin(creation.commit(self._means, run_id, born), over)
+        try:
+            await committed
+        except OSError as error:
+            await self._means.workers.run(lambda: creation.take_back(self._means, run_id))
+            raise self._no_room(layout.run_folder(run_id), error) from error
+
+    def _no_room(self, path: str, error: OSError) -> errors.NoRoom:
+        return errors.NoRoom(detail=self._means.room.failed(path, error).detail)
 
     async def _index(self, start: runs.RunStart) -> None:
         row = index.row_of(start, states.RunState.PENDING, start.created_at, name=start.run_id, owner=start.owner)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from app import errors
 from app.engine import plain, records
-from app.storage import damage, disk
+from app.storage import damage, disk, layout
 from app.storage.disk import Disk
 
 FOLDER = "blobs"
@@ -26,6 +26,8 @@ def put(files: Disk, folder: str, content: bytes, *, text: bool, reach: Callable
     place = f"{folder}/{FOLDER}"
     if files.add_folder(place):
         files.sync_folder(folder)
+        # A folder that was committed to a log and not synced.
+        files.sync_folder(layout.RUNS)
     if _is_kept(files, f"{place}/{blob.sha256}", blob):
         files.sync_folder(place)
     else:

@@ -1,8 +1,5 @@
 """
-The committer: makes one journal's next lines durable.
-
-This is the seam for grouping syncs over all runs: a shared commit log implements `Committer` with one append and one
-sync for whatever was begun meanwhile, and writes each run's own file unsynced.
+The committer: makes the next lines of journals durable.
 """
 
 from __future__ import annotations
@@ -12,59 +9,122 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from app.engine import probes
-from app.storage.disk import AppendFile
 from app.storage.workers import Workers
+
+Done = Callable[[BaseException | None], None]
+"""What is called on the loop once a commit is durable, or with what went wrong."""
+
+
+class Synced(Protocol):
+    """
+    What was written and can be synced.
+    """
+
+    def sync(self) -> None:
+        """
+        Make what was written durable.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
     """
-    Lines of one journal that share a sync.
+    What was written to one file of a run, and has to be durable.
     """
 
+    run_id: str
+    """The run."""
     path: str
-    """The journal."""
-    file: AppendFile
-    """The same, open."""
+    """The file."""
+    file: Synced
+    """The same, so that it can be synced by itself."""
     offset: int
-    """Where the lines begin."""
-    content: bytes
-    """The lines."""
+    """Where what was written begins: all before it is durable, or was handed in before."""
+    content: bytes | None
+    """What was written from there on; None: too much to be written twice."""
     points: str
     """Beginning of the names of the points passed, e.g. `storage.append`."""
 
 
 class Committer(Protocol):
     """
-    Make lines durable.
+    Make durable what was written to files of runs.
     """
 
-    def begin(self, commit: Commit, done: Callable[[BaseException | None], None]) -> None:
+    def begin(self, commit: Commit, done: Done) -> None:
         """
-        Start a commit; `done` is called on the loop once its lines are durable, or with what went wrong.
+        Start a commit. A file has one commit under way at a time.
+        """
 
-        A journal has one commit under way at a time.
+    def mention(self, *paths: str) -> None:
+        """
+        Note files that were written unsynced, for a time when everything is synced. From any thread.
+        """
+
+    def holds(self, run_id: str) -> bool:
+        """
+        Tell whether a start after a power cut would look at this run, so that its other files need no sync now.
+        """
+
+    @property
+    def shares(self) -> bool:
+        """
+        Tell whether many commits share a sync, so that a new run's folder is better committed than synced.
+        """
+
+    async def settle(self, run_id: str | None = None) -> None:
+        """
+        Sync the run's own files, or those of all runs, so that nothing of them can come back from elsewhere.
+
+        Raises:
+            OSError: they could not be synced.
+        """
+
+    def close(self) -> None:
+        """
+        Let go of what is held.
         """
 
 
 class FileCommitter:
     """
-    Write each journal's own file and sync it, in one hop to a thread.
+    Sync each file by itself, in one hop to a thread.
     """
+
+    shares = False
 
     def __init__(self, workers: Workers, probes: probes.Probes) -> None:
         self._workers = workers
         self._reach = probes.reach
 
-    def begin(self, commit: Commit, done: Callable[[BaseException | None], None]) -> None:
+    def begin(self, commit: Commit, done: Done) -> None:
         """
         Start a commit on a thread.
         """
-        self._workers.begin(lambda: self._write(commit), lambda _, error: done(error))
+        self._workers.begin(lambda: self._sync(commit), lambda _, error: done(error))
 
-    def _write(self, commit: Commit) -> None:
-        self._reach(f"{commit.points}.before_write")
-        commit.file.write(commit.content)
+    def mention(self, *paths: str) -> None:
+        """
+        Do nothing; whoever needs a file durable syncs it.
+        """
+
+    def holds(self, run_id: str) -> bool:
+        """
+        Tell that nothing but the run's own files knows of it.
+        """
+        return False
+
+    async def settle(self, run_id: str | None = None) -> None:
+        """
+        Do nothing; every file is synced as soon as it is written.
+        """
+
+    def close(self) -> None:
+        """
+        Do nothing; nothing is held.
+        """
+
+    def _sync(self, commit: Commit) -> None:
         self._reach(f"{commit.points}.before_sync")
         commit.file.sync()
         self._reach(f"{commit.points}.after_sync")

@@ -5,16 +5,35 @@ Creation: a run's folder, built aside and put in place in one move.
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 
 from app.engine import events, plain, runs, states, views
-from app.storage import events_book, layout
-from app.storage.disk import Disk
+from app.storage import disk, events_book, layout
+from app.storage.committer import Commit
+from app.storage.disk import Disk, Lock
 from app.storage.means import Means
 
+_FILES = (layout.START, layout.STEPS, layout.CONTROL, layout.MANIFEST, layout.EVENTS)
+_MOST_COMMITTED_BYTES = 256 * 1024
 
-def build(means: Means, start: runs.RunStart) -> None:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Born:
     """
-    Make a run durable; it exists from the rename on.
+    A run's new folder, in place.
+    """
+
+    lock: Lock | None
+    """The folder, held."""
+    content: bytes
+    """start.json."""
+    durable: bool
+    """Whether it was synced; otherwise it is to be committed."""
+
+
+def build(means: Means, start: runs.RunStart) -> Born:
+    """
+    Put a run's folder in place; it exists from the rename on, and is accepted once it is durable.
 
     Both journals are made here, empty, so that their names are synced with the folder and never again.
 
@@ -30,16 +49,45 @@ def build(means: Means, start: runs.RunStart) -> None:
     # Held, so that the start of a service does not sweep what another process is building.
     lock = files.lock(folder)
     try:
-        _fill(means, folder, start)
+        content = plain.encode(start.to_json()) + b"\n"
+        durable = not means.committer.shares or len(content) > _MOST_COMMITTED_BYTES
+        _fill(means, folder, start, content, sync=durable)
         reach("storage.create.before_rename")
-        _put_in_place(means, folder, final)
-    except OSError:
-        with contextlib.suppress(OSError):
-            files.remove_tree(folder)
-        raise
-    finally:
+        _put_in_place(means, folder, final, sync=durable)
+    except BaseException as error:
+        if isinstance(error, OSError):
+            with contextlib.suppress(OSError):
+                files.remove_tree(folder)
         if lock is not None:
             lock.release()
+        raise
+    return Born(lock=lock, content=content, durable=durable)
+
+
+def commit(means: Means, run_id: str, born: Born) -> Commit:
+    """
+    Return what makes a folder that was not synced durable.
+    """
+    folder = layout.run_folder(run_id)
+    means.committer.mention(*(f"{folder}/{name}" for name in _FILES))
+    return Commit(
+        run_id=run_id,
+        path=f"{folder}/{layout.START}",
+        file=_Folder(means.disk, folder),
+        offset=0,
+        content=born.content,
+        points="storage.create",
+    )
+
+
+def take_back(means: Means, run_id: str) -> None:
+    """
+    Remove a folder that could not be made durable.
+    """
+    folder = layout.new_folder(run_id)
+    with contextlib.suppress(OSError):
+        means.disk.rename(layout.run_folder(run_id), folder)
+        means.disk.remove_tree(folder)
 
 
 def sweep(files: Disk) -> None:
@@ -54,8 +102,21 @@ def sweep(files: Disk) -> None:
                 lock.release()
 
 
-def _put_in_place(means: Means, folder: str, final: str) -> None:
+class _Folder:
+    def __init__(self, files: Disk, folder: str) -> None:
+        self._files, self._folder = files, folder
+
+    def sync(self) -> None:
+        for name in _FILES:
+            disk.sync_file(self._files, f"{self._folder}/{name}")
+        self._files.sync_folder(self._folder)
+        self._files.sync_folder(layout.RUNS)
+
+
+def _put_in_place(means: Means, folder: str, final: str, *, sync: bool) -> None:
     means.disk.rename(folder, final)
+    if not sync:
+        return
     means.probes.reach("storage.create.before_runs_sync")
     try:
         means.disk.sync_folder(layout.RUNS)
@@ -65,10 +126,10 @@ def _put_in_place(means: Means, folder: str, final: str) -> None:
         raise
 
 
-def _fill(means: Means, folder: str, start: runs.RunStart) -> None:
+def _fill(means: Means, folder: str, start: runs.RunStart, content: bytes, *, sync: bool) -> None:
     files, reach = means.disk, means.probes.reach
     reach("storage.create.before_start")
-    files.write(f"{folder}/{layout.START}", plain.encode(start.to_json()) + b"\n", sync=True)
+    files.write(f"{folder}/{layout.START}", content, sync=sync)
     manifest = views.manifest(views.RunView(start=start, status=states.RunState.PENDING, updated_at=start.created_at))
     created = events.Event(
         seq=1,
@@ -84,5 +145,6 @@ def _fill(means: Means, folder: str, start: runs.RunStart) -> None:
         (layout.EVENTS, events_book.encoded(created)),
     ):
         files.write(f"{folder}/{name}", content, sync=False)
-    reach("storage.create.before_folder_sync")
-    files.sync_folder(folder)
+    if sync:
+        reach("storage.create.before_folder_sync")
+        files.sync_folder(folder)

@@ -31,6 +31,7 @@ _GITIGNORE = f"""\
 /{_IDENTITY}
 /{_SERVICE}
 /audit/
+/commits/
 /{_INDEX}*
 /issues/
 /runs/

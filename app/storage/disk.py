@@ -7,7 +7,7 @@ Paths are relative to the data directory, with `/` between their parts. Everythi
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from app.engine import probes
@@ -50,6 +50,22 @@ class Lock(Protocol):
     def release(self) -> None:
         """
         Let go of it; harmless if it was let go already.
+        """
+
+
+class Syncer(Protocol):
+    """
+    Make many files durable at once.
+    """
+
+    def sync(self, paths: Callable[[], Iterable[str]]) -> None:
+        """
+        Make files and folders durable, whoever wrote them: these, or everything there is. What is missing is passed over.
+        """
+
+    def close(self) -> None:
+        """
+        Let go of the disk.
         """
 
 
@@ -119,6 +135,16 @@ class Disk(Protocol):
     def sync_folder(self, path: str) -> None:
         """
         Make the names in a folder durable.
+        """
+
+    def syncer(self) -> Syncer:
+        """
+        Return what makes many files durable at once, and tells of writes that fail from now on.
+        """
+
+    def boot_id(self) -> str:
+        """
+        Return what changes whenever unsynced writes may have been lost.
         """
 
     def remove(self, path: str) -> None:

@@ -14,14 +14,20 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from app import errors
-from app.engine import events, plain, records, runs, stores
-from app.storage import creation, deletion, disk, layout, opening, repair
+from app.engine import events, plain, probes, records, runs, stores
+from app.storage import commit_recovery, creation, deletion, disk, layout, opening, repair
 from app.storage.admission import Admission
 from app.storage.archive import Archive
+from app.storage.commit_log import CommitLog
+from app.storage.committer import Committer, FileCommitter
 from app.storage.folder_log import FolderLog
 from app.storage.means import Means
 from app.storage.opener import Adopt, Opener
 from app.storage.reconciliation import Reconciliation
+from app.storage.workers import Workers
+
+_LOOKS = 5
+_LOOK_SECONDS = 0.01
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +55,7 @@ class DiskStore(abc.ABC):
         self._sweeping: asyncio.Task[None] | None = None
         self._stopping = threading.Event()
         self._serves = False
+        self._log_lock: disk.Lock | None = None
 
     async def start(self, *, serve: bool = True) -> None:
         """
@@ -56,20 +63,21 @@ class DiskStore(abc.ABC):
         """
         if self._found is not None:
             return
+        self._serves = serve
         means, identity = self._prepare()
         self._stopping.clear()
+        suspects = await means.workers.run(lambda: self._recover(means))
         index_is_new = await means.index.start()
-        reconciliation = Reconciliation(means, identity, index_is_new=index_is_new, serves=serve)
+        reconciliation = Reconciliation(means, identity, suspects, index_is_new=index_is_new, serves=serve)
         opener = Opener(means, identity, self._adopt)
         self._found = _Parts(
             means=means,
             identity=identity,
             reconciliation=reconciliation,
-            admission=Admission(means, identity, reconciliation),
+            admission=Admission(means, identity, reconciliation, opener.expect),
             opener=opener,
             archive=Archive(means, opener.logs),
         )
-        self._serves = serve
         # A process may have died between a run's rename and the sync of its name.
         await means.workers.run(lambda: means.disk.sync_folder(layout.RUNS))
         if serve:
@@ -84,12 +92,19 @@ class DiskStore(abc.ABC):
         self._stopping.set()
         if parts is None:
             return
+        parts.opener.let_go()
         for log in list(parts.opener.logs.values()):
             await log.close()
+        try:
+            await parts.means.committer.settle()
+        except OSError as error:
+            _log.error("the commit log is left for the next start: %s", error)
+        parts.means.committer.close()
         if self._sweeping is not None:
             await asyncio.wait([self._sweeping])
         await parts.means.index.close()
         self._found = None
+        self._release_log()
         self._let_go()
 
     def abandon(self) -> None:
@@ -99,7 +114,10 @@ class DiskStore(abc.ABC):
         parts, self._found = self._found, None
         self._stopping.set()
         self._let_go()
+        self._release_log()
         if parts is not None:
+            parts.opener.let_go()
+            parts.means.committer.close()
             for log in parts.opener.logs.values():
                 log.abandon()
 
@@ -290,11 +308,36 @@ class DiskStore(abc.ABC):
         Stop what `_prepare` brought, finishing what is under way.
         """
 
+    def _recover(self, means: Means) -> frozenset[str]:
+        if self._log_lock is None:
+            return frozenset()
+        try:
+            return commit_recovery.recover(means.disk, means.probes.reach)
+        except OSError as error:
+            _log.error("the commit log cannot be read, files stay as they are: %s", error)
+            return frozenset()
+        finally:
+            if not self._serves:
+                self._release_log()
+
+    def _make_committer(self, files: disk.Disk, commits: Workers, others: Workers, points: probes.Probes) -> Committer:
+        # A process of one run beside the service has nobody to share a sync with.
+        self._log_lock = _held(files)
+        if self._serves and self._log_lock is not None:
+            return CommitLog(files, commits, others, points)
+        return FileCommitter(commits, points)
+
+    def _release_log(self) -> None:
+        lock, self._log_lock = self._log_lock, None
+        if lock is not None:
+            lock.release()
+
     async def _delete(self, run_id: str) -> None:
         means = self._parts.means
         lock = await means.workers.run(lambda: opening.take(means.disk, run_id))
         try:
             await means.workers.run(lambda: _refuse_unfinished(means, run_id))
+            await means.committer.settle(run_id)
             await means.workers.run(lambda: deletion.put_away(means, run_id))
         except OSError as error:
             raise means.room.failed(layout.run_folder(run_id), error) from error
@@ -310,6 +353,7 @@ class DiskStore(abc.ABC):
         means = parts.means
         lock = await means.workers.run(lambda: opening.take(means.disk, run_id))
         try:
+            await means.committer.settle(run_id)
             told = await means.workers.run(lambda: repair.repair(means, run_id))
         except OSError as error:
             raise means.room.failed(layout.run_folder(run_id), error) from error
@@ -325,6 +369,16 @@ class DiskStore(abc.ABC):
             self._sweeping = asyncio.create_task(
                 means.workers.run(lambda: deletion.sweep(means, self._stopping.is_set)), name="sweep the trash"
             )
+
+
+def _held(files: disk.Disk) -> disk.Lock | None:
+    # A short look at the log by another process must not make a service do without it.
+    for _ in range(_LOOKS):
+        lock = files.lock(layout.COMMITS)
+        if lock is not None:
+            return lock
+        threading.Event().wait(_LOOK_SECONDS)
+    return None
 
 
 def _refuse_unfinished(means: Means, run_id: str) -> None:

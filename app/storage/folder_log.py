@@ -181,7 +181,8 @@ class FolderLog:
         try:
             if mine.to.finished:
                 await self._projections.flush()
-                await self._projections.make_durable()
+                if not self._means.committer.holds(self.run_id):
+                    await self._projections.make_durable()
             moved = await self._means.index.move(mine)
         except errors.StorageFault as fault:
             if not mine.since <= _UNFINISHED:
@@ -192,6 +193,13 @@ class FolderLog:
             self._owed = None
         self._means.probes.reach("storage.move.after_row")
         return moved
+
+    @property
+    def owes_move(self) -> bool:
+        """
+        Tell whether a move could not be written to the row.
+        """
+        return self._owed is not None
 
     async def heal(self) -> None:
         """

@@ -68,6 +68,18 @@ class Index(Protocol):
         Write a run's row, in place of one of the same id.
         """
 
+    async def apply(
+        self, rows: Iterable[IndexedRun], moves: Iterable[runs.Transition], places: Iterable[ReceiptPlace]
+    ) -> None:
+        """
+        Write rows, then make moves, then note receipts, all in one go; none of the moves leaves a finished state.
+        """
+
+    async def settle(self) -> None:
+        """
+        Make sure that other processes see what was written.
+        """
+
     async def add_missing(self, found: Iterable[IndexedRun]) -> None:
         """
         Write the rows of runs that have none.

@@ -41,13 +41,17 @@ class _Entry:
     waiter: asyncio.Future[Placed]
 
 
+_MOST_LOOSE_BYTES = 64 * 1024
+
+
 class Journal:
     """
-    The one writer of a journal file; lives on the loop, blocks nowhere.
+    The one writer of a journal file; lives on the loop, which writes into the kernel's memory and waits for no disk.
     """
 
     def __init__(self, path: str, points: str, means: Means, reading: chain.Reading, file: AppendFile) -> None:
         self._path, self._points, self._means = path, points, means
+        self._run_id = path.split("/")[-2]
         self._anchor = reading.anchor
         self._file = file
         self._waiting: list[_Entry] = []
@@ -71,7 +75,8 @@ class Journal:
         if self.fault is not None:
             waiter.set_exception(_again(self.fault))
         elif not sync and not self._waiting and not self._under_way:
-            self._write_at_once([entry])
+            if (sealed := self._write([entry])) is not None:
+                self._accept([entry], sealed)
         else:
             self._waiting.append(entry)
             self._idle.clear()
@@ -123,6 +128,8 @@ class Journal:
         """Hash of the last accepted line."""
         self._size = reading.end
         self._synced = self.count
+        self._loose: list[bytes] = []
+        self._loose_bytes = 0
 
     def _call(self) -> None:
         # One turn later, so that branches that append in the same turn share the sync.
@@ -135,15 +142,15 @@ class Journal:
         if self._under_way or not self._waiting:
             return
         entries, self._waiting = self._waiting, []
-        if not any(entry.sync for entry in entries):
-            self._write_at_once(entries)
+        sync = any(entry.sync for entry in entries)
+        if (sealed := self._write(entries)) is None:
+            return
+        if not sync:
+            self._accept(entries, sealed)
             self._go_on()
             return
         self._under_way = entries
-        sealed = self._seal(entries)
-        content = b"".join(line.content for line in sealed)
-        commit = Commit(path=self._path, file=self._file, offset=self._size, content=content, points=self._points)
-        self._means.committer.begin(commit, lambda error: self._committed(entries, sealed, error))
+        self._means.committer.begin(self._commit(sealed), lambda error: self._committed(entries, sealed, error))
 
     def _committed(self, entries: list[_Entry], sealed: list[chain.Sealed], error: BaseException | None) -> None:
         self._under_way = []
@@ -161,17 +168,36 @@ class Journal:
         else:
             self._idle.set()
 
-    def _write_at_once(self, entries: list[_Entry]) -> None:
-        # Into the kernel's memory only: cheaper than a hop to a thread, and the loop waits for no disk.
+    def _write(self, entries: list[_Entry]) -> list[chain.Sealed] | None:
+        # Into the kernel's memory only: cheaper than a hop to a thread.
         sealed = self._seal(entries)
+        content = b"".join(line.content for line in sealed)
         try:
-            for line in sealed:
-                self._means.probes.reach(f"{self._points}.before_write")
-                self._file.write(line.content)
+            self._means.probes.reach(f"{self._points}.before_write")
+            self._file.write(content)
         except OSError as error:
             self._fail(entries, error)
-            return
-        self._accept(entries, sealed)
+            return None
+        self._loose.append(content)
+        self._loose_bytes += len(content)
+        if self._loose_bytes > _MOST_LOOSE_BYTES:
+            self._loose.clear()
+        return sealed
+
+    def _commit(self, sealed: list[chain.Sealed]) -> Commit:
+        # Lines that were written unsynced before belong to it: what is synced later must not stand behind a gap.
+        end = self._size + sum(len(line.content) for line in sealed)
+        content = b"".join(self._loose) if self._loose_bytes <= _MOST_LOOSE_BYTES else None
+        commit = Commit(
+            run_id=self._run_id,
+            path=self._path,
+            file=self._file,
+            offset=end - self._loose_bytes,
+            content=content,
+            points=self._points,
+        )
+        self._loose, self._loose_bytes = [], 0
+        return commit
 
     def _seal(self, entries: list[_Entry]) -> list[chain.Sealed]:
         sealed, prev = [], self.head

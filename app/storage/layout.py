@@ -16,6 +16,7 @@ RUNS = "runs"
 TRASH = "runs/.trash"
 SESSIONS = "audit/sessions"
 ISSUES = "issues"
+COMMITS = "commits"
 
 START = "start.json"
 STEPS = "steps.jsonl"
@@ -27,7 +28,7 @@ ADOPTED = "steps.jsonl.adopted"
 ADOPTED_CONTROL = "control.jsonl.adopted"
 LOGS = "logs"
 
-FOLDERS = (RUNS, TRASH, "audit", SESSIONS, "sessions", ISSUES)
+FOLDERS = (RUNS, TRASH, "audit", SESSIONS, "sessions", ISSUES, COMMITS)
 """Folders that a data directory always has."""
 
 _NEW = ".new-"

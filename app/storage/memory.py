@@ -9,7 +9,6 @@ import math
 from app import clock
 from app.engine import probes
 from app.storage import layout
-from app.storage.committer import FileCommitter
 from app.storage.disk_store import DiskStore
 from app.storage.means import Means
 from app.storage.memory_disk import MemoryDisk
@@ -64,7 +63,7 @@ class MemoryStore(DiskStore):
         workers, points = Inline(), self._probes or _NO_PROBES
         means = Means(
             disk=self.disk,
-            committer=FileCommitter(workers, points),
+            committer=self._make_committer(self.disk, workers, workers, points),
             workers=workers,
             index=self.index,
             room=Room(),

@@ -7,9 +7,10 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from app.storage.disk import AppendFile, Lock
+from app.storage.disk import AppendFile, Lock, Syncer
 
 
 @dataclass(slots=True, eq=False)
@@ -84,13 +85,34 @@ class MemoryLock:
             self._folder = None
 
 
+class MemorySyncer:
+    """
+    `Syncer` over a disk in memory.
+    """
+
+    def __init__(self, sync: Callable[[Iterable[str]], None]) -> None:
+        self._sync = sync
+
+    def sync(self, paths: Callable[[], Iterable[str]]) -> None:
+        """
+        Make files and folders durable.
+        """
+        self._sync(paths())
+
+    def close(self) -> None:
+        """
+        Do nothing; there is nothing to let go of.
+        """
+
+
 class MemoryDisk:
     """
     `Disk` in memory.
     """
 
-    def __init__(self, root: _Folder | None = None) -> None:
+    def __init__(self, root: _Folder | None = None, power_cuts: int = 0) -> None:
         self._root = root or _Folder()
+        self._power_cuts = power_cuts
         self._guard = threading.RLock()
 
     def crashed(self, *, lose_unsynced: bool) -> MemoryDisk:
@@ -101,7 +123,7 @@ class MemoryDisk:
             lose_unsynced: Whether the machine lost power; otherwise only the process died.
         """
         with self._guard:
-            return MemoryDisk(self._root.after_crash(lose_unsynced))
+            return MemoryDisk(self._root.after_crash(lose_unsynced), self._power_cuts + lose_unsynced)
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
         """
@@ -196,6 +218,30 @@ class MemoryDisk:
         with self._guard:
             folder = self._folder(path)
             folder.synced = dict(folder.entries)
+
+    def syncer(self) -> Syncer:
+        """
+        Sync file by file.
+        """
+        return MemorySyncer(self.sync_paths)
+
+    def sync_paths(self, paths: Iterable[str]) -> None:
+        """
+        Make these files and folders durable, as far as they are there.
+        """
+        with self._guard:
+            for path in paths:
+                node = self._find(path)
+                if isinstance(node, _File):
+                    node.synced = len(node.content)
+                elif node is not None:
+                    node.synced = dict(node.entries)
+
+    def boot_id(self) -> str:
+        """
+        Return how often the power was lost.
+        """
+        return str(self._power_cuts)
 
     def remove(self, path: str) -> None:
         """

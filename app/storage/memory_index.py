@@ -51,6 +51,23 @@ class MemoryIndex:
         """
         self._runs[run.summary.run_id] = run
 
+    async def apply(
+        self, rows: Iterable[IndexedRun], moves: Iterable[runs.Transition], places: Iterable[ReceiptPlace]
+    ) -> None:
+        """
+        Write rows, moves and receipts.
+        """
+        for row in rows:
+            await self.put_run(row)
+        for move in moves:
+            await self.move(move)
+        await self.add_receipts(places)
+
+    async def settle(self) -> None:
+        """
+        Do nothing; nobody else sees it.
+        """
+
     async def add_missing(self, found: Iterable[IndexedRun]) -> None:
         """
         Write the rows of runs that have none.

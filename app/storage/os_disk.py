@@ -5,20 +5,22 @@ The disk of the machine.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from app.storage.disk import AppendFile, Lock, SyncRefused
+from app.storage.disk import AppendFile, Lock, Syncer, SyncRefused
 
 _FILE_MODE = 0o600
 _FOLDER_MODE = 0o700
 _CHUNK_BYTES = 1024 * 1024
 _SYNC = getattr(os, "fdatasync", os.fsync)
+_SYNC_FILE_SYSTEM = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
 
 
 class OsAppendFile:
@@ -73,6 +75,38 @@ class OsLock:
         self._descriptor = descriptor
 
     def release(self) -> None:
+        """
+        Let go of the folder.
+        """
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+class OsSyncer:
+    """
+    `Syncer` over a folder of the machine.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        # The kernel tells each open descriptor of every failed write once, so it is to be open while files are written.
+        self._descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def sync(self, paths: Callable[[], Iterable[str]]) -> None:
+        """
+        Make files and folders durable.
+        """
+        if _SYNC_FILE_SYSTEM is not None:
+            if _SYNC_FILE_SYSTEM(self._descriptor) != 0:
+                code = ctypes.get_errno()
+                raise OSError(code, os.strerror(code), self._root)
+            return
+        for path in paths():
+            with contextlib.suppress(FileNotFoundError), _opened(f"{self._root}/{path}", os.O_RDONLY) as descriptor:
+                os.fsync(descriptor)
+
+    def close(self) -> None:
         """
         Let go of the folder.
         """
@@ -185,6 +219,21 @@ class OsDisk:
         """
         with _opened(self._at(path), os.O_RDONLY | os.O_DIRECTORY) as descriptor:
             os.fsync(descriptor)
+
+    def syncer(self) -> Syncer:
+        """
+        Sync the whole file system where the machine can, else file by file.
+        """
+        return OsSyncer(self._root)
+
+    def boot_id(self) -> str:
+        """
+        Return the kernel's id of the present boot; empty where it gives none.
+        """
+        try:
+            return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        except OSError:
+            return ""
 
     def remove(self, path: str) -> None:
         """

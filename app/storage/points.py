@@ -20,6 +20,15 @@ _REPLACED = (
 )
 """Files that are put in place by a rename."""
 _OTHERS = (
+    "commit.before_segment",
+    "commit.before_write",
+    "commit.before_sync",
+    "commit.after_sync",
+    "commit.before_settle",
+    "commit.before_drop",
+    "commit.before_restore",
+    "create.before_sync",
+    "create.after_sync",
     "create.before_folder",
     "create.before_start",
     "create.before_folder_sync",

@@ -236,6 +236,7 @@ class Projections:
         self._means.probes.reach("storage.events.before_append")
         path = f"{self._folder}/{layout.EVENTS}"
         load.events_offset = disk.append_whole(self._means.disk, path, content, sync=load.sync_events)
+        self._means.committer.mention(path)
         self._means.probes.reach("storage.events.after_append")
 
     def _store_receipts(self, load: _Load) -> None:
@@ -248,6 +249,7 @@ class Projections:
                 _log.error("no receipt can be made: %s", error.message, extra={"run_id": self._name})
         self._means.probes.reach("storage.receipt.before_append")
         load.places = receipts.append(files, self._session_id, made) if made else []
+        self._means.committer.mention(layout.receipts_file(self._session_id))
 
     def _store_file(self, name: str, content: bytes) -> None:
         digest = plain.sha256(content)
@@ -257,3 +259,4 @@ class Projections:
         path = f"{self._folder}/{name}"
         disk.replace(self._means.disk, path, content, sync=False, reach=reach, at="storage.snapshot")
         self._on_disk[name] = digest
+        self._means.committer.mention(path)

@@ -31,8 +31,17 @@ class Reconciliation:
     Compare rows and folders.
     """
 
-    def __init__(self, means: Means, identity: str, *, index_is_new: bool, serves: bool = False) -> None:
+    def __init__(
+        self,
+        means: Means,
+        identity: str,
+        suspects: frozenset[str] = frozenset(),
+        *,
+        index_is_new: bool,
+        serves: bool = False,
+    ) -> None:
         self._means, self._identity, self._serves = means, identity, serves
+        self._suspects = suspects
         self._everything = index_is_new
         self._turn = asyncio.Lock()
         self._compared = False
@@ -81,6 +90,7 @@ class Reconciliation:
             await self._forget(name)
         await self._add_missing(iter(name for name in names if name not in rows))
         await self._finish_ended()
+        await self._doubt(rows)
         counts = {"runs": len(names)}
         if self._everything:
             counts |= {"receipts": await self._index_receipts(), "issues": await self._index_issues()}
@@ -104,6 +114,14 @@ class Reconciliation:
         unfinished = [summary.run_id for summary in found if summary.owner != "service"]
         for row in await self._means.workers.run(lambda: self._ended(unfinished)):
             await self._means.index.put_run(row)
+
+    async def _doubt(self, rows: set[str]) -> None:
+        # What was shown of them may be lost with the power, though their rows are not: they are opened again.
+        suspects, self._suspects = self._suspects & rows, frozenset()
+        for run_id in sorted(suspects):
+            row = await self._means.index.get_run(run_id)
+            if row is not None and _ended(row.summary):
+                await self._means.index.put_run(_unsettled(row))
 
     async def _index_receipts(self) -> int:
         count = 0

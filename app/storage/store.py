@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from app import clock
 from app.engine import probes
-from app.storage.committer import FileCommitter
 from app.storage.directory import DataDirectory
 from app.storage.disk_store import DiskStore
 from app.storage.index import Index
+from app.storage.index_queue import IndexQueue
 from app.storage.means import Means
 from app.storage.opener import Adopt
 from app.storage.os_disk import OsDisk
@@ -28,7 +28,7 @@ class ThreadCounts:
     How many threads a store may have.
     """
 
-    commit: int = 8
+    commit: int = 1
     """Threads that make journal lines durable."""
     other: int = 4
     """Threads for everything else that blocks."""
@@ -57,11 +57,12 @@ class FolderStore(DiskStore):
 
     def _prepare(self) -> tuple[Means, str]:
         identity = self._directory.prepare()
+        disk = OsDisk(self._directory.path)
         means = Means(
-            disk=OsDisk(self._directory.path),
-            committer=FileCommitter(self._commits, self._probes),
+            disk=disk,
+            committer=self._make_committer(disk, self._commits, self._others, self._probes),
             workers=self._others,
-            index=self._index,
+            index=IndexQueue(self._index),
             room=Room(),
             clock=self._clock,
             probes=self._probes,

@@ -217,10 +217,11 @@ class House:
             decisions, on = stay.log.loaded.decisions, self._is_sent_on(stay, state)
             if state is states.RunState.PAUSED and decisions.paused is None and not on:
                 self.parked[stay.run_id] = stay.runner.view()
+            log = stay.log
             await self._loader.unload(stay)
             if not on:
                 self._leave(stay, state, keeps_workspace=decisions.taken_since_resume and not state.finished)
-        if state.finished:
+        if state.finished and log.owes_move:
             self._reloads.make_sure(stay.run_id)
         return on
 

@@ -62,6 +62,26 @@ class SqlIndex:
         """
         await self._write(queries.put_run, run)
 
+    async def apply(
+        self, rows: Iterable[IndexedRun], moves: Iterable[runs.Transition], places: Iterable[ReceiptPlace]
+    ) -> None:
+        """
+        Write rows, moves and receipts in one transaction; where a key is taken already, one after the other.
+        """
+        given, moved, found = list(rows), list(moves), list(places)
+        try:
+            await self._write(queries.apply, given, moved, found)
+        except exc.IntegrityError:
+            for row in given:
+                await self._put_or_pass(row)
+            await self._write(queries.apply, [], moved, [])
+            await self.add_receipts(found)
+
+    async def settle(self) -> None:
+        """
+        Do nothing; every transaction is committed when it is answered.
+        """
+
     async def add_missing(self, found: Iterable[IndexedRun]) -> None:
         """
         Write the rows of runs that have none.
@@ -159,6 +179,12 @@ class SqlIndex:
         Remove every row.
         """
         await self._write(queries.clear)
+
+    async def _put_or_pass(self, run: IndexedRun) -> None:
+        try:
+            await self.put_run(run)
+        except exc.IntegrityError as error:
+            _log.error("a row cannot be written: %s", error.orig, extra={"run_id": run.summary.run_id})
 
     async def _read(self, query: Callable[Concatenate[ReadSession, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         def work() -> T:

@@ -5,6 +5,8 @@ Queries of the index: what is asked, and how a row becomes a value. None of them
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +15,7 @@ from sqlalchemy import (
     ColumnElement,
     Select,
     Table,
+    Update,
     bindparam,
     delete,
     func,
@@ -52,11 +55,6 @@ _REMOVE_LABELS = delete(_LABELS).where(_LABELS.c.run_id == bindparam("of_run"))
 _REMOVE_RUN = delete(_RUNS).where(_RUNS.c.run_id == bindparam("of_run"))
 _ADD_RUN, _ADD_LABELS, _ADD_RECEIPTS = insert(_RUNS), insert(_LABELS), insert(_RECEIPTS)
 _REMOVE_RECEIPT = delete(_RECEIPTS).where(_RECEIPTS.c.receipt_id == bindparam("of_receipt"))
-_MOVE = (
-    update(_RUNS)
-    .where(_RUNS.c.run_id == bindparam("of_run"), _RUNS.c.status.in_(bindparam("since", expanding=True)))
-    .values({name: bindparam(f"to_{name}") for name in ("status", "updated_at", "completed_at", "error_code")})
-)
 
 
 def put_run(session: WriteSession, run: IndexedRun) -> None:
@@ -65,6 +63,30 @@ def put_run(session: WriteSession, run: IndexedRun) -> None:
     """
     remove_run(session, run.summary.run_id)
     _insert_runs(session, [run])
+
+
+def apply(
+    session: WriteSession, rows: Sequence[IndexedRun], moves: Sequence[runs.Transition], places: list[ReceiptPlace]
+) -> None:
+    """
+    Write rows in place of those of the same ids, make moves, and note new receipts; fails as a whole if a key is known.
+
+    Many rows share a statement, and moves from the same states do.
+    """
+    for chunk in _chunks(rows):
+        for run_id in _present(session, _RUNS.c.run_id, (run.summary.run_id for run in chunk)):
+            remove_run(session, run_id)
+        _insert_runs(session, chunk)
+    # A run's second move comes after every run's first, so that its own stay in order.
+    grouped: dict[tuple[int, frozenset[states.RunState]], list[dict[str, Any]]] = {}
+    seen: Counter[str] = Counter()
+    for transition in moves:
+        seen[transition.run_id] += 1
+        grouped.setdefault((seen[transition.run_id], transition.since), []).append(_moving(transition))
+    for (_, since), values in sorted(grouped.items(), key=lambda group: group[0][0]):
+        session.execute(_move_from(since), values)
+    if places:
+        add_receipts(session, places)
 
 
 def add_missing(session: WriteSession, found: Iterable[IndexedRun]) -> None:
@@ -97,16 +119,7 @@ def move(session: WriteSession, transition: runs.Transition) -> bool:
 
     One guarded statement: whoever comes second finds nothing to change, without reading first.
     """
-    at = index.instant(transition.at)
-    values = {
-        "of_run": transition.run_id,
-        "since": [state.value for state in transition.since],
-        "to_status": transition.to.value,
-        "to_updated_at": at,
-        "to_completed_at": at if transition.to.finished else None,
-        "to_error_code": transition.error_code,
-    }
-    return session.execute(_MOVE, values) == 1
+    return session.execute(_move_from(transition.since), _moving(transition)) == 1
 
 
 def set_owner(session: WriteSession, run_id: str, owner: str) -> None:
@@ -230,6 +243,28 @@ def clear(session: WriteSession) -> None:
     """
     for table in TABLES:
         session.execute(delete(table))
+
+
+@functools.cache
+def _move_from(since: frozenset[states.RunState]) -> Update:
+    expected: list[ColumnElement[str]] = [literal_column(f"'{state.value}'") for state in sorted(since)]
+    names = ("status", "updated_at", "completed_at", "error_code")
+    return (
+        update(_RUNS)
+        .where(_RUNS.c.run_id == bindparam("of_run"), _RUNS.c.status.in_(expected))
+        .values({name: bindparam(f"to_{name}") for name in names})
+    )
+
+
+def _moving(transition: runs.Transition) -> dict[str, Any]:
+    at = index.instant(transition.at)
+    return {
+        "of_run": transition.run_id,
+        "to_status": transition.to.value,
+        "to_updated_at": at,
+        "to_completed_at": at if transition.to.finished else None,
+        "to_error_code": transition.error_code,
+    }
 
 
 def _insert_runs(session: WriteSession, fresh: Sequence[IndexedRun]) -> None:

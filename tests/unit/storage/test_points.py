@@ -14,6 +14,7 @@ STORAGE = Path(points.__file__).parent
 ENDINGS = {
     "storage.append": ("before_write", "before_sync", "after_sync"),
     "storage.decide": ("before_write", "before_sync", "after_sync"),
+    "storage.create": ("before_sync", "after_sync"),
 }
 REPLACED = ("before_write", "before_rename", "after_rename")
 

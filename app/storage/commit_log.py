@@ -1,0 +1,231 @@
+"""
+The commit log: what many runs have written becomes durable with one sync.
+
+A journal's lines are first written to their own file, unsynced, and then to the log, which is synced: from that moment
+they count. After a power cut the files are completed from the log before anybody reads them (`commit_recovery`). A
+segment of the log is dropped only when every file that it mentions was synced itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from app.engine import probes
+from app.storage import commit_records, disk, layout
+from app.storage.committer import Commit, Done
+from app.storage.disk import AppendFile, Disk
+from app.storage.workers import Workers
+
+SEGMENT_BYTES = 8 * 1024 * 1024
+"""Length from which a segment is followed by the next."""
+
+_MOST_JOBS = 2
+
+_log = logging.getLogger(__name__)
+
+_Outcomes: TypeAlias = list[tuple[Done, BaseException | None]]
+
+
+@dataclass(slots=True, eq=False)
+class _Segment:
+    path: str
+    file: AppendFile
+    size: int = 0
+    runs: set[str] = field(default_factory=set)
+    paths: set[str] = field(default_factory=set)
+
+
+class CommitLog:
+    """
+    `Committer` over one log for all runs; for the one process that is the service.
+    """
+
+    shares = True
+
+    def __init__(self, disk: Disk, commits: Workers, others: Workers, probes: probes.Probes) -> None:
+        self._disk, self._commits, self._others, self._reach = disk, commits, others, probes.reach
+        self._syncer = disk.syncer()
+        self._waiting: deque[tuple[Commit, Done]] = deque()
+        self._jobs = 0
+        # Guards the segments, which the loop and two kinds of workers look at.
+        self._guard = threading.RLock()
+        self._syncing = threading.Lock()
+        self._number = max((commit_records.number(name) for name in disk.names(layout.COMMITS)), default=0)
+        self._segment: _Segment | None = None
+        self._mentioned: set[str] = set()
+        self._full: list[_Segment] = []
+        self._due = False
+
+    # -- on the loop
+
+    def begin(self, commit: Commit, done: Done) -> None:
+        """
+        Start a commit; it shares its sync with all that come in while another is under way.
+        """
+        self._waiting.append((commit, done))
+        if self._jobs < _MOST_JOBS:
+            # One more than is at work, so that the thread goes on without waiting for the loop.
+            self._jobs += 1
+            self._commits.begin(self._commit, self._committed)
+
+    def mention(self, *paths: str) -> None:
+        """
+        Note files to be synced before the present segment is dropped.
+        """
+        with self._guard:
+            self._mentioned.update(paths)
+
+    def holds(self, run_id: str) -> bool:
+        """
+        Tell whether the present segment mentions the run: whatever was written before is synced before it is dropped.
+        """
+        with self._guard:
+            return self._segment is not None and run_id in self._segment.runs
+
+    async def settle(self, run_id: str | None = None) -> None:
+        """
+        Drop the log, if it mentions the run.
+        """
+        with self._guard:
+            mentioned = [segment for segment in self._segments() if run_id is None or run_id in segment.runs]
+        if mentioned:
+            await self._commits.run(self._turn_over)
+            await self._others.run(self._drop_full)
+
+    def close(self) -> None:
+        """
+        Let go of the files; what is still in the log is completed from it at the next start.
+        """
+        with self._guard:
+            if self._segment is not None:
+                self._segment.file.close()
+                self._segment = None
+        self._syncer.close()
+
+    def _committed(self, outcomes: _Outcomes, _: BaseException | None) -> None:
+        self._jobs -= 1
+        if self._due:
+            self._due = False
+            self._others.begin(self._drop_full, _noted)
+        for done, failure in outcomes:
+            done(failure)
+
+    # -- on the thread that commits
+
+    def _commit(self) -> _Outcomes:
+        batch = []
+        while self._waiting:
+            batch.append(self._waiting.popleft())
+        try:
+            written = self._write([commit for commit, _ in batch if commit.content is not None])
+            return [
+                (done, None if written and commit.content is not None else self._alone(commit))
+                for commit, done in batch
+            ]
+        except BaseException as error:  # noqa: BLE001 - handed to everybody who waits
+            return [(done, error) for _, done in batch]
+
+    def _write(self, commits: list[Commit]) -> bool:
+        if not commits:
+            return True
+        try:
+            segment = self._opened()
+            content = b"".join(map(commit_records.encoded, commits))
+            self._reach("storage.commit.before_write")
+            segment.file.write(content)
+            self._reach("storage.commit.before_sync")
+            segment.file.sync()
+        except OSError as error:
+            _log.error("the commit log failed, files are synced one by one: %s", error)
+            self._turn_over()
+            return False
+        self._reach("storage.commit.after_sync")
+        with self._guard:
+            segment.size += len(content)
+            segment.runs.update(commit.run_id for commit in commits)
+            self._mentioned.update(commit.path for commit in commits)
+        if segment.size >= SEGMENT_BYTES:
+            self._turn_over()
+        return True
+
+    def _alone(self, commit: Commit) -> BaseException | None:
+        try:
+            self._reach(f"{commit.points}.before_sync")
+            commit.file.sync()
+            # The names may be no more durable than the log.
+            self._disk.sync_folder(layout.run_folder(commit.run_id))
+            self._disk.sync_folder(layout.RUNS)
+            self._reach(f"{commit.points}.after_sync")
+        except OSError as error:
+            return error
+        return None
+
+    def _opened(self) -> _Segment:
+        if self._segment is not None:
+            return self._segment
+        self._number += 1
+        path = commit_records.segment(self._number)
+        self._reach("storage.commit.before_segment")
+        self._disk.write(path, commit_records.head(self._disk.boot_id()), sync=True)
+        self._disk.sync_folder(layout.COMMITS)
+        with self._guard:
+            self._segment = _Segment(path, self._disk.append_to(path))
+        return self._segment
+
+    def _turn_over(self) -> None:
+        with self._guard:
+            if self._segment is None:
+                return
+            self._segment.file.close()
+            self._segment.paths, self._mentioned = self._mentioned, set()
+            self._full.append(self._segment)
+            self._segment, self._due = None, True
+
+    def _segments(self) -> list[_Segment]:
+        return [*self._full, *([self._segment] if self._segment else [])]
+
+    # -- on any other worker
+
+    def _drop_full(self) -> None:
+        with self._syncing:
+            with self._guard:
+                full = list(self._full)
+            if not full:
+                return
+            self._reach("storage.commit.before_settle")
+            try:
+                self._syncer.sync(lambda: _names(full))
+            except OSError:
+                self._keep(full)
+                raise
+            for segment in full:
+                self._reach("storage.commit.before_drop")
+                self._disk.remove(segment.path)
+            self._disk.sync_folder(layout.COMMITS)
+            with self._guard:
+                self._full = [segment for segment in self._full if segment not in full]
+
+    def _keep(self, segments: list[_Segment]) -> None:
+        # The kernel may have forgotten what it could not write, so that the files lack it though the machine is up.
+        for segment in segments:
+            if not commit_records.is_kept(segment.path):
+                with contextlib.suppress(OSError):
+                    self._disk.rename(segment.path, commit_records.kept(segment.path))
+                    segment.path = commit_records.kept(segment.path)
+
+
+def _names(segments: list[_Segment]) -> list[str]:
+    paths = set().union(*(segment.paths for segment in segments))
+    folders = {path.rpartition("/")[0] for path in paths}
+    parents = {folder.rpartition("/")[0] for folder in folders}
+    return [*sorted(paths), *sorted(folders), *sorted(parents)]
+
+
+def _noted(_: object, error: BaseException | None) -> None:
+    if error is not None:
+        _log.error("a segment of the commit log is kept: %s", error)
