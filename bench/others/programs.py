@@ -1,0 +1,98 @@
+"""
+Programs of others: each is the head of a process group of its own, and the whole group is ended with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+
+_GONE_SECONDS = 10.0
+_GLANCE_SECONDS = 0.01
+
+
+async def execute(words: Sequence[str], *, folder: Path, log: Path, seconds: float) -> int:
+    """
+    Execute a program with all that it says in a log, and return its exit code.
+
+    Args:
+        folder: Where it works.
+        log: File that it may write to; made anew.
+        seconds: How long it may take.
+
+    Raises:
+        TimeoutError: it took longer; it is gone by now.
+    """
+    with log.open("wb") as told:
+        async with _started(words, folder, None, told.fileno(), told.fileno()) as process, asyncio.timeout(seconds):
+            return await process.wait()
+
+
+async def ask(
+    words: Sequence[str], *, folder: Path, variables: Mapping[str, str], log: Path, seconds: float
+) -> tuple[int, bytes]:
+    """
+    Execute a program whose standard input stays open while it is wanted; return its exit code and what it answered.
+
+    Args:
+        folder: Where it works.
+        variables: Its whole process environment.
+        log: File that its complaints go to; made anew.
+        seconds: How long it may take.
+
+    Raises:
+        TimeoutError: it took longer; it is gone by now.
+    """
+    with log.open("wb") as told:
+        piped = asyncio.subprocess.PIPE
+        async with _started(words, folder, variables, piped, told.fileno()) as process, asyncio.timeout(seconds):
+            assert process.stdout is not None
+            answer = await process.stdout.read()
+            return await process.wait(), answer
+
+
+@contextlib.asynccontextmanager
+async def _started(
+    words: Sequence[str], folder: Path, variables: Mapping[str, str] | None, answers: int, complaints: int
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        *words,
+        cwd=folder,
+        env=variables,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=answers,
+        stderr=complaints,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        await asyncio.shield(_ended(process))
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
+    async with asyncio.timeout(_GONE_SECONDS):
+        while members(process.pid):  # noqa: ASYNC110 - they are no children of ours: their end cannot be awaited
+            await asyncio.sleep(_GLANCE_SECONDS)
+
+
+def members(group: int) -> list[int]:
+    """
+    Return the processes of a group that live.
+    """
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            state, _, owner, *_ = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(owner) == group and state not in "ZX":
+            found.append(int(entry.name))
+    return found
