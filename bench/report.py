@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from bench import figures, rounds, surroundings, workload
+from bench.others.product import REMARKS
 
 _HEAD = ("", "what", "figure", "beside it", "ratio", "bar", "reached", "appends/s")
 _OURS = "Control Room"
@@ -120,6 +121,9 @@ def _comparison(found: rounds.Found) -> Iterator[str]:
     )
     yield _COMPARED
     yield "\n".join(f"- **{each.key}**: {each.asks}" for each in workload.COMPARISONS if each.key in found.workloads)
+    yield " ".join(("Of all others:", *REMARKS))
+    if remarks := [f"- {each.label} {each.version}: {each.remark}." for each in found.products if each.remark]:
+        yield "\n".join(remarks)
     if reasons := [*_absences(found.products)]:
         yield "\n".join(reasons)
 

@@ -50,6 +50,8 @@ class ProductFound:
     """Its name for people."""
     version: str = ""
     """Version that was measured."""
+    remark: str = ""
+    """What a reader of its figures should know."""
     absent: str = ""
     """Why there is nothing; empty where there is something."""
     workloads: Mapping[str, figures.Repetitions] = field(default_factory=dict)
@@ -160,7 +162,7 @@ def _product_found(
     if isinstance(version, workload.Absent):
         return ProductFound(label=product.label, absent=version.reason)
     own = {key: each for (name, key), each in repetitions.items() if name == product.name}
-    return ProductFound(label=product.label, version=version, workloads=own)
+    return ProductFound(label=product.label, version=version, remark=product.remark, workloads=own)
 
 
 @contextmanager

@@ -104,6 +104,12 @@ class Product(Protocol):
         Return the name for people.
         """
 
+    @property
+    def remark(self) -> str:
+        """
+        Return what a reader of its figures should know: how it is made durable, and what it does otherwise than asked.
+        """
+
     async def prepare(self, cache: Path) -> str:
         """
         Install it into an environment of its own below the cache, if it is not there yet, and return its version.

@@ -11,13 +11,13 @@ import os
 import select
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from bench import workload
 from bench.others import environment, product, programs, registry
+from bench.others.inside import servers
 
 _ROOT = Path(__file__).resolve().parents[3]
 _COMPARED = [(comparison.key, {line.value for line in comparison.lines}) for comparison in workload.COMPARISONS]
@@ -185,16 +185,19 @@ async def test_nothing_is_left_after_a_product_that_hangs(context: workload.Cont
     assert _gone(context.place)
 
 
-def test_nothing_is_left_when_the_benchmark_is_killed(context: workload.Context) -> None:
+async def test_nothing_is_left_when_the_benchmark_is_killed(context: workload.Context) -> None:
     """
     A product ends with its server when whoever measures it is killed.
     """
-    asyncio.run(tiny("hang").prepare(context.cache))
+    await tiny("hang").prepare(context.cache)
     words = [sys.executable, "-c", _START, str(context.place), str(context.cache)]
-
-    with subprocess.Popen(words, cwd=_ROOT, env={**os.environ, "PYTHONPATH": str(_ROOT)}) as measuring:
+    measuring = await asyncio.create_subprocess_exec(*words, cwd=_ROOT, env={**os.environ, "PYTHONPATH": str(_ROOT)})
+    try:
+        await servers.until(lambda: asyncio.to_thread(_pids, context.place), OSError)
         handles = [os.pidfd_open(pid) for pid in _pids(context.place)]
+    finally:
         measuring.kill()
+        await measuring.wait()
 
     assert all(_ended(handle) for handle in handles)
 
@@ -268,10 +271,6 @@ def _gone(place: Path) -> bool:
 
 
 def _pids(place: Path) -> list[int]:
-    until = time.monotonic() + 30
-    while not (place / "pids").exists():
-        assert time.monotonic() < until
-        time.sleep(0.01)
     return [int(word) for word in (place / "pids").read_text().split()]
 
 

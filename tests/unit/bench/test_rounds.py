@@ -20,6 +20,7 @@ class _Product:
 
     def __init__(self, name: str, absent: str = "") -> None:
         self.name = self.label = name
+        self.remark = ""
         self._absent = absent
 
     async def prepare(self, cache) -> str:
