@@ -42,10 +42,10 @@ SIZES: Mapping[str, Size] = {
 """Full sizes, by key of the workload."""
 
 QUICK: Mapping[str, Size] = {
-    "W1": Size(runs=2, warm=1, steps=3),
-    "W2": Size(runs=6, at_a_time=3, warm=1, steps=3),
-    "W4": Size(runs=1, at_a_time=2, warm=1, steps=3),
-    "W5.gate": Size(runs=5, warm=1, steps=3),
+    "W1": Size(runs=2, warm=1),
+    "W2": Size(runs=6, at_a_time=3, warm=1),
+    "W4": Size(runs=1, at_a_time=2, warm=1),
+    "W5.gate": Size(runs=5, warm=1),
 }
 """Small sizes, to see that it works at all."""
 
