@@ -163,7 +163,9 @@ def stamp(at: datetime) -> str:
     """
     Write an instant as the project's JSON does: UTC, milliseconds, `Z`.
     """
-    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if at.tzinfo is not UTC:
+        at = at.astimezone(UTC)
+    return f"{at.isoformat(timespec='milliseconds')[:-6]}Z"
 
 
 def instant(text: str) -> datetime:

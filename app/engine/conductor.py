@@ -41,6 +41,8 @@ class Ask(_Request):
     """Where the step stands in the recipe."""
     body: Mapping[str, plain.Json] = field(init=False)
     """The operation as plain JSON."""
+    encoded: bytes = field(init=False)
+    """The body in the form that is hashed."""
     fingerprint: str = field(init=False)
     """Hash of the body."""
     branch: str = ""
@@ -48,7 +50,8 @@ class Ask(_Request):
 
     def __post_init__(self) -> None:
         self.body = operations.body(self.operation)
-        self.fingerprint = operations.fingerprint(self.body)
+        self.encoded = plain.canonical(self.body)
+        self.fingerprint = operations.fingerprint(self.encoded)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

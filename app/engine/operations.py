@@ -5,9 +5,10 @@ Operations: what a driver asks for, as frozen data that names its performer and 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from app.engine import plain
 
@@ -267,11 +268,11 @@ def body(operation: Operation) -> dict[str, plain.Json]:
     return {"kind": operation.kind, **plain.plain(present)}
 
 
-def fingerprint(operation_body: Mapping[str, plain.Json]) -> str:
+def fingerprint(encoded_body: bytes) -> str:
     """
-    Return the hash by which replay compares operations.
+    Return the hash by which replay compares operations, from a body in canonical form.
     """
-    return plain.labelled_sha256(plain.canonical(operation_body))
+    return plain.labelled_sha256(encoded_body)
 
 
 def _present(value: Operation | RetryPolicy) -> dict[str, object]:
@@ -280,7 +281,8 @@ def _present(value: Operation | RetryPolicy) -> dict[str, object]:
     return {name: field for name, field in fields.items() if field != defaults[name]}
 
 
-def _defaults(kind: type[Operation | RetryPolicy]) -> dict[str, object]:
+@functools.cache
+def _defaults(kind: Any) -> dict[str, object]:
     return {field.name: _default(field) for field in dataclasses.fields(kind)}
 
 

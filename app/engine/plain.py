@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
+import orjson
+
 from app import errors
 
 Json: TypeAlias = Any
@@ -19,6 +21,9 @@ PREVIEW_CHARACTERS = 200
 """Length of a preview."""
 
 _MASK = "***"
+# Made once: what `json.dumps` makes for every call costs as much as encoding a small value.
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_CANONICAL = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, sort_keys=True)
 _SHORTEST_SECRET = 4
 
 
@@ -33,7 +38,7 @@ def plain(value: object) -> Json:
         case None | bool() | int():
             return value
         case str():
-            return value.encode("utf-8", "replace").decode("utf-8")
+            return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
         case float():
             if math.isfinite(value):
                 return value
@@ -49,14 +54,20 @@ def encode(value: Json) -> bytes:
     """
     Encode a value compactly in the order of its keys, as journal lines are.
     """
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        # It knows no integers beyond 64 bits.
+        return _ENCODER.encode(value).encode()
 
 
 def canonical(value: Json) -> bytes:
     """
     Encode a value with sorted keys and no spaces, the form that is hashed.
+
+    Numbers are written as Python's `json` does, so that anybody can hash the same value to the same end.
     """
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False).encode()
+    return _CANONICAL.encode(value).encode()
 
 
 def content(value: Json) -> bytes:

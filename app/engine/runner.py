@@ -278,8 +278,8 @@ class Runner:
 
     async def _drop_works(self) -> None:
         self._cut_all()
-        while self._closing or self._stepper.commits:
-            await asyncio.gather(*self._closing, *self._stepper.commits, return_exceptions=True)
+        while self._closing:
+            await asyncio.gather(*self._closing, return_exceptions=True)
             # Since Python 3.12 a gather of ended tasks does not let the loop run, and it is the loop that removes them.
             await asyncio.sleep(0)
 
@@ -296,9 +296,12 @@ class Runner:
     def _cut(self, key: str) -> None:
         work = self._works.pop(key)
         if work.task is not None and not work.task.done():
+            self._closing.add(work.task)
+            if work.committing:
+                work.cut = True
+                return
             if work.performing:
                 self._run_log.add_event(EventType.STEP_INTERRUPTED, key, {"attempt": work.attempt})
-            self._closing.add(work.task)
             work.task.cancel()
 
     def _storage_changed(self) -> None:

@@ -70,6 +70,10 @@ class Work:
     """The same, in seconds of a clock that never runs backwards."""
     performing: bool = False
     """Whether something is under way that an interruption would cut off."""
+    committing: bool = False
+    """Whether its record is being written, which goes on when the step is interrupted."""
+    cut: bool = False
+    """Whether it was interrupted meanwhile, so that no further try begins."""
     task: asyncio.Task[None] | None = field(default=None)
     """The task that carries it out."""
 
@@ -103,8 +107,6 @@ class Stepper:
         self._began = began
         self._landed = landed
         self._recorded: dict[str, set[int]] = {}
-        self.commits: set[asyncio.Future[Record]] = set()
-        """Commits under way; each goes on when its step is interrupted."""
         for record in log.loaded.records:
             self._recorded.setdefault(record.key, set()).add(record.attempt)
 
@@ -122,7 +124,7 @@ class Stepper:
             if result is None:
                 result = await self._perform(work)
             record = await self._record(work, result)
-            if record.final:
+            if record.final or work.cut:
                 return
             result = None
 
@@ -208,12 +210,11 @@ class Stepper:
         await self._durability.commit(lambda: self._log.write_log(name, self._equipment.masker.mask(text)))
 
     async def _record(self, work: Work, result: Result) -> Record:
-        commit = asyncio.ensure_future(self._commit(work, result))
-        self.commits.add(commit)
-        commit.add_done_callback(self.commits.discard)
-        record = await asyncio.shield(commit)
-        work.performing = False
-        return record
+        work.committing = True
+        try:
+            return await self._commit(work, result)
+        finally:
+            work.committing = work.performing = False
 
     async def _commit(self, work: Work, result: Result) -> Record:
         ask, done = work.ask, self._try(work, result)
@@ -246,8 +247,8 @@ class Stepper:
         return await self._durability.commit(lambda: self._log.put_blob(content.encoded, text=content.text))
 
     async def _operation(self, ask: Ask) -> dict[str, plain.Json]:
-        masked = self._equipment.masker.mask(dict(ask.body))
-        encoded = plain.canonical(masked)
+        masked = self._equipment.masker.mask(ask.body)
+        encoded = ask.encoded if masked is ask.body else plain.canonical(masked)
         if len(encoded) <= operations.INLINE_BODY_BYTES:
             return {"hash": ask.fingerprint, "body": masked}
         if ask.operation.kind != operations.ToolCall.kind:
@@ -280,8 +281,14 @@ class Stepper:
             error = dataclasses.replace(
                 error, message=mask(plain.plain(error.message)), detail=mask(plain.plain(error.detail))
             )
-        summary = None if result.summary is None else mask(plain.plain(result.summary))
-        return dataclasses.replace(result, output=mask(plain.plain(result.output)), summary=summary, error=error)
+        return Result(
+            status=result.status,
+            output=mask(plain.plain(result.output)),
+            summary=None if result.summary is None else mask(plain.plain(result.summary)),
+            error=error,
+            usage=result.usage,
+            agent_session_id=result.agent_session_id,
+        )
 
     def _reach(self, point: str) -> None:
         self._equipment.probes.reach(point)

@@ -68,10 +68,7 @@ class CommitLog:
         Start a commit; it shares its sync with all that come in while another is under way.
         """
         self._waiting.append((commit, done))
-        if self._jobs < _MOST_JOBS:
-            # One more than is at work, so that the thread goes on without waiting for the loop.
-            self._jobs += 1
-            self._commits.begin(self._commit, self._committed)
+        self._call()
 
     def mention(self, *paths: str) -> None:
         """
@@ -107,8 +104,16 @@ class CommitLog:
                 self._segment = None
         self._syncer.close()
 
+    def _call(self) -> None:
+        if self._waiting and self._jobs < _MOST_JOBS:
+            # One more than is at work, so that the thread goes on without waiting for the loop.
+            self._jobs += 1
+            self._commits.begin(self._commit, self._committed)
+
     def _committed(self, outcomes: _Outcomes, _: BaseException | None) -> None:
         self._jobs -= 1
+        # Jobs that are over but not noted yet may have kept one from being called.
+        self._call()
         if self._due:
             self._due = False
             self._others.begin(self._drop_full, _noted)

@@ -307,8 +307,9 @@ class FolderLog:
         self, kind: decisions.DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True
     ) -> None:
         line = {"kind": kind.value, "at": self._now(), **facts}
-        # What cannot be folded in must not be written.
-        decisions.Decisions().apply(line)
+        if kind is not decisions.DecisionKind.STARTED:
+            # What cannot be folded in must not be written; of tries, the most frequent line, the engine alone makes it.
+            decisions.Decisions().apply(line)
 
         def fold(_: Placed) -> None:
             self.loaded.decisions.apply(line)

@@ -48,7 +48,7 @@ def record(key: str, operation: operations.Operation, position: int = 0, /, **fi
         "step_id": key,
         "attempt": 1,
         "status": "done",
-        "operation": {"hash": operations.fingerprint(body), "body": body},
+        "operation": {"hash": operations.fingerprint(plain.canonical(body)), "body": body},
         "branch": "",
         "output": f"{key} done",
         "final": True,
