@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from app import errors
 from app.engine import library, operations, plain, ports, records, runs, slots
+from bench import bare_spawns
 
 NAME = "bench"
 """Name of the language, and of the folder that its recipes are in."""
@@ -65,7 +66,7 @@ async def _agent(ctx: ports.Context) -> None:
 
 
 async def _command(ctx: ports.Context) -> None:
-    await ctx.perform("command", operations.Command(argv=("/bin/true",)))
+    await ctx.perform("command", operations.Command(argv=(bare_spawns.TRUE,)))
 
 
 _DRIVERS: Mapping[str, Callable[[ports.Context], Awaitable[None]]] = {

@@ -6,17 +6,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import figures
+from bench import children, figures
 
 LINE = b"x" * 299 + b"\n"
 """What is appended: as long as a small journal line."""
-
-TRUE = "/bin/true"
-"""The program that does nothing."""
 
 _SYNC: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
@@ -67,20 +65,11 @@ def append_rates(seconds: float) -> figures.Raw:
 
 async def spawns_per_second(count: int, at_a_time: int) -> float:
     """
-    Return how many processes that do nothing the running loop spawns and awaits in a second.
+    Return how many processes that do nothing Python's standard event loop spawns and awaits in a second.
     """
-    places = asyncio.Semaphore(at_a_time)
-
-    async def spawn() -> None:
-        async with places:
-            process = await asyncio.create_subprocess_exec(
-                TRUE,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.DEVNULL,
-            )
-            await process.wait()
-
-    began = time.perf_counter()
-    await asyncio.gather(*(spawn() for _ in range(count)))
-    return count / (time.perf_counter() - began)
+    words = ("-m", "bench.bare_spawns", str(count), str(at_a_time))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *words, cwd=children.ROOT, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
+    )
+    told, _ = await process.communicate()
+    return float(told)
