@@ -276,7 +276,8 @@ def fingerprint(encoded_body: bytes) -> str:
 
 
 def _present(value: Operation | RetryPolicy) -> dict[str, object]:
-    defaults = _defaults(type(value))
+    kind: Any = type(value)
+    defaults = _defaults(kind)
     fields = {name: getattr(value, name) for name in defaults}
     return {name: field for name, field in fields.items() if field != defaults[name]}
 

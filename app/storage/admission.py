@@ -7,13 +7,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 from app import errors
 from app.engine import runs, states, stores
 from app.storage import creation, deletion, disk, index, layout
 from app.storage.index import IndexedRun
 from app.storage.means import Means
+from app.storage.nursery import Nursery
 from app.storage.reconciliation import Reconciliation
 
 _TRIAL = f"{layout.RUNS}/.room"
@@ -29,10 +30,10 @@ class Admission:
         means: Means,
         identity: str,
         reconciliation: Reconciliation,
-        expect: Callable[[runs.RunStart, creation.Born], None],
+        nursery: Nursery,
     ) -> None:
         self._means, self._identity, self._reconciliation = means, identity, reconciliation
-        self._tell_born = expect
+        self._nursery = nursery
         self._turn = asyncio.Lock()
 
     async def create(self, start: runs.RunStart, *, exclusive: bool) -> stores.Created:
@@ -116,8 +117,13 @@ class Admission:
             raise errors.NoRoom
 
     async def _make(self, start: runs.RunStart) -> None:
+        with self._nursery.birth(start.run_id):
+            await self._bear(start)
+
+    async def _bear(self, start: runs.RunStart) -> None:
         try:
-            born = await self._means.workers.run(lambda: creation.build(self._means, start))
+            workers = self._means.near if self._means.committer.shares else self._means.workers
+            born = await workers.run(lambda: creation.build(self._means, start))
         except FileExistsError as error:
             message = f"there is a run {start.run_id} already"
             raise errors.Conflict(message, code="run_exists", detail={"run_id": start.run_id}) from error
@@ -131,7 +137,7 @@ class Admission:
             if born.lock is not None:
                 born.lock.release()
             raise
-        self._tell_born(start, born)
+        self._nursery.keep(start, born)
 
     async def _commit(self, run_id: str, born: creation.Born) -> None:
         committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()

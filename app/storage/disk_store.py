@@ -74,7 +74,7 @@ class DiskStore(abc.ABC):
             means=means,
             identity=identity,
             reconciliation=reconciliation,
-            admission=Admission(means, identity, reconciliation, opener.expect),
+            admission=Admission(means, identity, reconciliation, opener.nursery),
             opener=opener,
             archive=Archive(means, opener.logs),
         )
@@ -92,7 +92,7 @@ class DiskStore(abc.ABC):
         self._stopping.set()
         if parts is None:
             return
-        parts.opener.let_go()
+        parts.opener.nursery.let_go()
         for log in list(parts.opener.logs.values()):
             await log.close()
         try:
@@ -116,7 +116,7 @@ class DiskStore(abc.ABC):
         self._let_go()
         self._release_log()
         if parts is not None:
-            parts.opener.let_go()
+            parts.opener.nursery.let_go()
             parts.means.committer.close()
             for log in parts.opener.logs.values():
                 log.abandon()

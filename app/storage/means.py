@@ -27,6 +27,8 @@ class Means:
     """Makes journal lines durable."""
     workers: Workers
     """Threads for everything else that blocks."""
+    near: Workers
+    """For a few small writes that wait for no disk."""
     index: Index
     """Rows about runs and receipts."""
     room: Room

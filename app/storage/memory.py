@@ -65,6 +65,7 @@ class MemoryStore(DiskStore):
             disk=self.disk,
             committer=self._make_committer(self.disk, workers, workers, points),
             workers=workers,
+            near=workers,
             index=self.index,
             room=Room(),
             clock=self._clock,

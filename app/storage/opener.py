@@ -14,21 +14,18 @@ from typing import TypeAlias
 
 from app import clock, errors
 from app.engine import events, plain, runs, states, stores
-from app.storage import adoption, authority, census, chain, creation, damage, disk, layout, opening
+from app.storage import adoption, authority, census, chain, damage, disk, layout, opening
 from app.storage.disk import Lock
-from app.storage.events_book import BLOCK, EventsBook, Written
-from app.storage.folder_log import FolderLog, Opened
+from app.storage.events_book import BLOCK, EventsBook
+from app.storage.folder_log import FolderLog
 from app.storage.means import Means
+from app.storage.nursery import Nursery
 from app.storage.opening import Opening
 
 _log = logging.getLogger(__name__)
 
 Adopt: TypeAlias = Callable[[Mapping[str, plain.Json]], Awaitable[runs.RunStart]]
 """Makes the start of a run from the run.json of a folder written by hand: looks its recipe up and freezes it."""
-
-
-_MOST_NEWBORN = 256
-"""Runs that are kept held between their creation and their opening; each costs a file descriptor."""
 
 
 class Opener:
@@ -41,31 +38,8 @@ class Opener:
         self.logs: dict[str, FolderLog] = {}
         """Runs open in this store."""
         self._closings: set[asyncio.Future[None]] = set()
-        self._newborn: dict[str, Opened] = {}
-
-    def expect(self, start: runs.RunStart, born: creation.Born) -> None:
-        """
-        Keep a run that was made here just now held and known, since as a rule it is opened at once.
-        """
-        if born.lock is None or len(self._newborn) >= _MOST_NEWBORN:
-            _release(born.lock)
-            return
-        empty = chain.read(b"", plain.labelled_sha256(born.content))
-        created = {events.EventType.RUN_CREATED.value: 1}
-        self._newborn[start.run_id] = Opened(
-            authority=authority.judge(start.run_id, start, empty, empty),
-            lock=born.lock,
-            written=Written(last=1, counts=created),
-            proven=frozenset(),
-        )
-
-    def let_go(self) -> None:
-        """
-        Let go of runs that were made here and not opened.
-        """
-        newborn, self._newborn = self._newborn, {}
-        for opened in newborn.values():
-            opened.lock.release()
+        self.nursery = Nursery()
+        """New runs, which need not be read."""
 
     async def open(self, run_id: str) -> FolderLog:
         """
@@ -75,7 +49,7 @@ class Opener:
             errors.NotFound, errors.Conflict, errors.JournalCorrupt: as the port says.
             errors.StorageFault: the disk refused a repair.
         """
-        if (newborn := self._newborn.pop(run_id, None)) is not None:
+        if (newborn := await self.nursery.take(run_id)) is not None:
             log = self.logs[run_id] = FolderLog(newborn, self._means, self._identity, self._forget)
             return log
         # In a task of its own: a caller that is cut off must not leave a folder held.
@@ -215,11 +189,6 @@ class Opener:
 
     def _now(self) -> str:
         return clock.stamp(self._means.clock.now())
-
-
-def _release(lock: Lock | None) -> None:
-    if lock is not None:
-        lock.release()
 
 
 def _manifest(content: bytes) -> dict[str, plain.Json]:

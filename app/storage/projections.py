@@ -17,12 +17,14 @@ from app.storage import disk, events_book, layout, receipts
 from app.storage.events_book import EventsBook, NumberedLine
 from app.storage.index import ReceiptPlace
 from app.storage.means import Means
+from app.storage.workers import Workers
 
 _log = logging.getLogger(__name__)
 
 LARGEST_SHARE = 1 / 20
 """Part of a run's time that writing projections may take."""
 
+_FEW_BYTES = 16 * 1024
 _PAUSE_AFTER_FAILURE_SECONDS = 1.0
 
 Snapshots = Callable[[], Mapping[str, plain.Json]]
@@ -53,6 +55,7 @@ class Projections:
         self._receipts: list[records.Record] = []
         self._unindexed: list[ReceiptPlace] = []
         self._on_disk: dict[str, str] = {}
+        self._files_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[BaseException | None] | None = None
         # A run that is over at once writes its projections once.
@@ -164,7 +167,7 @@ class Projections:
         failure: BaseException | None = None
         try:
             self._fill(load, whole)
-            await self._means.workers.run(lambda: self._store(load))
+            await self._workers(load).run(lambda: self._store(load))
         except (Exception, errors.Fault) as error:  # noqa: BLE001 - handed to whoever flushes, logged otherwise
             _log.warning("projections were not written: %s", error, extra={"run_id": self._name})
             failure = error
@@ -183,6 +186,12 @@ class Projections:
             load.receipts, self._receipts = self._receipts, []
             load.make, self._make = self._make, None
             load.files = load.make() if load.make else {}
+
+    def _workers(self, load: _Load) -> Workers:
+        # What is read back, synced or long is not for the loop.
+        events_bytes = sum(len(line) for _, line in load.events)
+        heavy = load.receipts or load.sync_events or events_bytes > _FEW_BYTES or self._files_bytes > _FEW_BYTES
+        return self._means.workers if heavy else self._means.near
 
     async def _note(self, load: _Load, failure: BaseException | None) -> BaseException | None:
         if load.events_offset is not None:
@@ -219,8 +228,10 @@ class Projections:
             self._store_events(load)
         if load.receipts:
             self._store_receipts(load)
-        for name, value in load.files.items():
-            self._store_file(layout.projection(name), plain.encode(value) + b"\n")
+        contents = {layout.projection(name): plain.encode(value) + b"\n" for name, value in load.files.items()}
+        self._files_bytes = sum(map(len, contents.values())) if contents else self._files_bytes
+        for name, content in contents.items():
+            self._store_file(name, content)
 
     def _sync(self) -> None:
         # The journals were synced line by line; once more costs nothing, and mends what a disk did not keep.

@@ -16,7 +16,7 @@ from app.storage.means import Means
 from app.storage.opener import Adopt
 from app.storage.os_disk import OsDisk
 from app.storage.room import Room
-from app.storage.workers import Threads
+from app.storage.workers import Near, Threads
 
 _PAUSE_SECONDS = 0.05
 _NO_PROBES = probes.NoProbes()
@@ -62,6 +62,7 @@ class FolderStore(DiskStore):
             disk=disk,
             committer=self._make_committer(disk, self._commits, self._others, self._probes),
             workers=self._others,
+            near=Near(self._others),
             index=IndexQueue(self._index),
             room=Room(),
             clock=self._clock,
