@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.routing import compile_path
 
-from app.api import answers, guards, problems, refusals
+from app.api import answers, guards, problems, refusals, streaming
 
 SUMMARY = "A durable run manager for agent recipes."
 """One line about the service."""
@@ -78,6 +78,7 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
     }
     for path, operation in _operations(document):
         _drop_validation_error(operation)
+        _describe_stream(operation)
         operation["security"] = [] if path in guards.OPEN_PATHS else [{"token": []}, {}]
     return document
 
@@ -92,3 +93,9 @@ def _drop_validation_error(operation: dict[str, Any]) -> None:
     content = operation["responses"].get("422", {}).get("content", {})
     if "application/json" in content:
         del operation["responses"]["422"]
+
+
+def _describe_stream(operation: dict[str, Any]) -> None:
+    content = operation["responses"].get("200", {}).get("content", {})
+    if streaming.EventStream.media_type in content:
+        content[streaming.EventStream.media_type] = {"itemSchema": streaming.ITEM_SCHEMA}

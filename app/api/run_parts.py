@@ -5,19 +5,19 @@ Routes of a run's parts: its steps, slots, events and logs (execution-modes, app
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Query
-from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from app.api import answers, queries
+from app.api import answers, queries, streaming
 from app.api.answering import as_json, declared
 from app.api.desk import At
 from app.api.runs import RunId
-from app.engine import events, plain, records
+from app.control import feeds
+from app.engine import plain, records
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
 
@@ -83,24 +83,22 @@ async def _followed(
         ),
     ] = None,
     after: Annotated[int, Query(description="The same, where no header can be set.", ge=0, le=_LAST_SEQ)] = 0,
-) -> AsyncIterator[events.Event]:
-    return await desk.runs.follow(run_id, after if last_event_id is None else last_event_id)
+) -> AsyncGenerator[feeds.Batch, None]:
+    return await desk.runs.stream(run_id, after if last_event_id is None else last_event_id)
 
 
 @router.get(
     "/{run_id}/events",
     summary="Follow a run's events",
-    response_class=EventSourceResponse,
+    status_code=200,
+    response_class=streaming.EventStream,
     responses=declared(None, "run_not_found", "request_invalid", meaning="Events, until the run has ended."),
 )
-async def follow_events(
-    following: Annotated[AsyncIterator[events.Event], Depends(_followed)],
-) -> AsyncIterable[ServerSentEvent]:
+async def follow_events(following: Annotated[AsyncGenerator[feeds.Batch, None], Depends(_followed)]) -> Response:
     """
     Stream a run's events as they are written, from the first or behind `Last-Event-ID`; the stream ends with the run.
     """
-    async for event in following:
-        yield ServerSentEvent(raw_data=plain.encode(event.to_json()).decode(), event=event.type, id=str(event.seq))
+    return streaming.EventStream(following)
 
 
 @router.get(

@@ -5,14 +5,25 @@ Following: wait for a run's next change, and for its events as they are written.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager, suppress
 
 from app import clock, errors
 from app.control import patience
+from app.control.feeds import Batch, Feed, batches
 from app.engine import events, pool_port, stores
 
 TICK_SECONDS = 1.0
 """Longest pause between two looks at a run: of one that another process writes, nothing is heard."""
+
+SILENCE_SECONDS = 15.0
+"""Longest silence towards those who follow; then they get a sign of life."""
+
+LARGEST_SHARE = 1 / 2
+"""Part of the time that telling the events of a run may take, so that its followers do not hold it up."""
+
+Finished = Callable[[], Awaitable[bool]]
+"""Tells whether the run has ended."""
 
 
 class Follower:
@@ -25,6 +36,8 @@ class Follower:
         self._engine = engine
         self._clock = clock
         self._released = asyncio.Event()
+        self._feeds: dict[str, list[Feed]] = {}
+        self._filling: dict[Feed, asyncio.Task[None]] = {}
 
     @property
     def released(self) -> bool:
@@ -49,28 +62,134 @@ class Follower:
             self._released.wait(),
         )
 
-    async def events(
-        self, run_id: str, after: int, finished: Callable[[], Awaitable[bool]]
-    ) -> AsyncIterator[events.Event]:
+    async def events(self, run_id: str, after: int, finished: Finished) -> AsyncGenerator[events.Event, None]:
         """
         Yield a run's events behind `after`, as they are written, until the run has ended and all are told, or is gone.
-
-        Args:
-            finished: Tells whether the run has ended.
         """
-        quiet_since_the_end, told = 0, None
+        async with aclosing(self.batches(run_id, after, finished)) as told:
+            async for batch in told:
+                for event in batch.events:
+                    yield event
+
+    async def batches(self, run_id: str, after: int, finished: Finished) -> AsyncGenerator[Batch, None]:
+        """
+        Yield the same in portions that everybody who follows shares; an empty one is a sign of life after a silence.
+        """
+        position, newest, behind, alone = after, "", False, False
+        while True:
+            feed = None if behind else self._feed(run_id, position, finished, alone)
+            began = position
+            async with aclosing(self._told(run_id, feed, position)) as told:
+                async for batch in told:
+                    yield batch
+                    if batch.events:
+                        position, newest = batch.events[-1].seq, batch.events[-1].type
+            if await self._is_over(feed, position, newest, finished):
+                return
+            # Whoever is slower than what is kept reads it alone, and so does who asks from a number yet to be given.
+            behind, alone = feed is not None, feed is None and position == began
+
+    async def _is_over(self, feed: Feed | None, position: int, newest: str, finished: Finished) -> bool:
+        if feed is not None:
+            return feed.over and feed.start <= position
+        return newest == events.EventType.RUN_ENDED and await finished()
+
+    def _feed(self, run_id: str, position: int, finished: Finished, alone: bool) -> Feed | None:
+        there = self._feeds.get(run_id, ())
+        reaching = next((feed for feed in there if feed.start <= position), None)
+        if reaching is not None or (there and not alone):
+            return reaching
+        feed = Feed(position)
+        self._feeds.setdefault(run_id, []).append(feed)
+        self._filling[feed] = asyncio.create_task(self._fill(run_id, feed, finished), name=f"feed {run_id}")
+        return feed
+
+    def _told(self, run_id: str, feed: Feed | None, position: int) -> AsyncGenerator[Batch, None]:
+        return self._own(run_id, position) if feed is None else self._shared(run_id, feed, position)
+
+    async def _shared(self, run_id: str, feed: Feed, position: int) -> AsyncGenerator[Batch, None]:
+        with self._joined(run_id, feed):
+            while feed.start <= position:
+                newest = feed.position
+                if (batch := feed.next(position)) is not None:
+                    yield batch
+                    position = batch.last
+                elif feed.over:
+                    break
+                else:
+                    await feed.news()
+                    if feed.position == newest and not feed.over:
+                        yield Batch()
+        if feed.failure is not None:
+            raise feed.failure
+
+    @contextmanager
+    def _joined(self, run_id: str, feed: Feed) -> Iterator[None]:
+        feed.followers += 1
+        try:
+            yield
+        finally:
+            feed.followers -= 1
+            if not feed.followers:
+                self._drop(run_id, feed)
+
+    async def _own(self, run_id: str, position: int) -> AsyncGenerator[Batch, None]:
+        with suppress(errors.NotFound):
+            for batch in batches(await self._store.read_events(run_id, position)):
+                yield batch
+
+    # -- filling a feed
+
+    async def _fill(self, run_id: str, feed: Feed, finished: Finished) -> None:
+        try:
+            await self._tell_all(run_id, feed, finished)
+        except errors.NotFound:
+            return
+        except (Exception, errors.Fault) as failure:  # noqa: BLE001 - raised again in everybody who follows
+            feed.failure = failure
+        finally:
+            self._drop(run_id, feed)
+            feed.end()
+
+    def _drop(self, run_id: str, feed: Feed) -> None:
+        # At once, so that nobody joins a feed that nobody fills any more.
+        filling = self._filling.pop(feed, None)
+        if filling is not None:
+            self._feeds[run_id].remove(feed)
+            if not self._feeds[run_id]:
+                del self._feeds[run_id]
+            if not feed.followers:
+                filling.cancel()
+
+    async def _tell_all(self, run_id: str, feed: Feed, finished: Finished) -> None:
+        loop, told_at = asyncio.get_running_loop(), self._clock.monotonic()
+        quiet_since_the_end = 0
         while quiet_since_the_end < 2:
-            since = self._engine.change_number(run_id)
-            try:
-                over, written = await finished(), await self._store.read_events(run_id, after)
-            except errors.NotFound:
+            began, since, position = loop.time(), self._engine.change_number(run_id), feed.position
+            over = await self._tell_written(run_id, feed, finished)
+            quiet = feed.position == position
+            if quiet and self._clock.monotonic() - told_at >= SILENCE_SECONDS:
+                await feed.tell([])
+                quiet = False
+            told_at = told_at if quiet else self._clock.monotonic()
+            if self.released or (over and feed.newest == events.EventType.RUN_ENDED):
                 return
-            for event in written:
-                yield event
-                after, told = event.seq, event.type
-            if self.released or (over and told == events.EventType.RUN_ENDED):
-                return
-            if written:
-                continue
-            quiet_since_the_end = quiet_since_the_end + 1 if over else 0
+            not_before = loop.time() + (loop.time() - began) * (1 / LARGEST_SHARE - 1)
+            quiet_since_the_end = quiet_since_the_end + 1 if over and quiet else 0
             await self.change(run_id, since, TICK_SECONDS)
+            # A share of the loop's own time, whatever the clock of runs says.
+            await asyncio.sleep(max(0, not_before - loop.time()))
+
+    async def _tell_written(self, run_id: str, feed: Feed, finished: Finished) -> bool:
+        written = await self._store.read_events(run_id, feed.position)
+        ending = [event for event in written[-1:] if event.type == events.EventType.RUN_ENDED]
+        await _tell(feed, written[: len(written) - len(ending)])
+        # Whoever hears of an ending may look at the list next; only the ending itself waits for that.
+        over = await finished()
+        await _tell(feed, await self._store.read_events(run_id, feed.position) if over else ending)
+        return over
+
+
+async def _tell(feed: Feed, told: list[events.Event]) -> None:
+    if told:
+        await feed.tell(told)

@@ -5,10 +5,10 @@ Runs: everything that can be asked of them, whoever asks.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from app import clock, errors
-from app.control import faults, patience, reading
+from app.control import faults, feeds, patience, reading
 from app.control.following import Follower
 from app.control.reading import Reader, Ready
 from app.control.requests import ResumeRequest, Started, StartRequest
@@ -145,7 +145,7 @@ class Runs:
         """
         return await self._reader.slot(run_id, name)
 
-    async def follow(self, run_id: str, after: int = 0) -> AsyncIterator[events.Event]:
+    async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[events.Event, None]:
         """
         Return a run's events numbered above `after`, those to come included; they end with the run.
 
@@ -154,6 +154,16 @@ class Runs:
         """
         await self._reader.status(run_id)
         return self._follower.events(run_id, after, lambda: self._has_ended(run_id))
+
+    async def stream(self, run_id: str, after: int = 0) -> AsyncGenerator[feeds.Batch, None]:
+        """
+        Return the same in portions that are shared by all who follow; an empty one is a sign of life.
+
+        Raises:
+            errors.NotFound: there is no such run.
+        """
+        await self._reader.status(run_id)
+        return self._follower.batches(run_id, after, lambda: self._has_ended(run_id))
 
     async def logs(self, run_id: str) -> list[str]:
         """

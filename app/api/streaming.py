@@ -1,0 +1,60 @@
+"""
+Streaming: a run's events as Server-Sent Events, in bytes that all who follow it share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from starlette.responses import StreamingResponse
+from starlette.types import Send
+
+from app.control import feeds
+from app.engine import events, plain
+
+ITEM_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "data": {"type": "string"},
+        "event": {"type": "string"},
+        "id": {"type": "string"},
+        "retry": {"type": "integer", "minimum": 0},
+    },
+}
+"""What the OpenAPI document says of a Server-Sent Event."""
+
+_SIGN_OF_LIFE = b": ping\n\n"
+_UNKNOWN = "unknown"
+_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+
+
+class EventStream(StreamingResponse):
+    """
+    Send events until they end or the client goes away.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(self, told: AsyncGenerator[feeds.Batch, None]) -> None:
+        super().__init__((), headers=_HEADERS)
+        self._told = told
+
+    async def stream_response(self, send: Send) -> None:
+        """
+        Send portion after portion, each as soon as the client has taken the one before.
+        """
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async with aclosing(self._told) as told:
+            async for batch in told:
+                content = batch.encoded(server_sent) if batch.events else _SIGN_OF_LIFE
+                await send({"type": "http.response.body", "body": content, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def server_sent(event: events.Event) -> bytes:
+    """
+    Write one event; JSON holds no line breaks, and a type with one comes from a file that somebody else wrote.
+    """
+    name = event.type if event.type.isprintable() else _UNKNOWN
+    return b"event: %b\ndata: %b\nid: %d\n\n" % (name.encode(), plain.encode(event.to_json()), event.seq)
