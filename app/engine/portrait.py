@@ -5,13 +5,14 @@ The portrait of a living run: what its views, its snapshots and its row in the i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 
 from app import clock
 from app.engine import plain, views
 from app.engine.context import DriverContext
 from app.engine.durability import Durability
 from app.engine.journal_lines import facts_of
-from app.engine.records import Record, Usage
+from app.engine.records import Record
 from app.engine.runs import Transition
 from app.engine.states import RunState
 from app.engine.stepping import Work
@@ -34,7 +35,7 @@ class Portrait:
         self._reason: str | None = loaded.decisions.paused
         self._error = ended.error if ended else loaded.decisions.pause_error
         self._ending = ended.ending if ended else None
-        self._updated_at = loaded.decisions.last_at or loaded.start.created_at
+        self._updated_at: str | datetime = loaded.decisions.last_at or loaded.start.created_at
         self._completed_at = ended.at if ended else None
         self._usage = views.total_usage(loaded.records)
         self.status = loaded.decisions.status
@@ -64,7 +65,7 @@ class Portrait:
             usage=self._usage,
             error=fault.to_json() if fault else self._error,
             ending=self._ending,
-            updated_at=self._completed_at or self._updated_at,
+            updated_at=self._completed_at or self._moved_at(),
             completed_at=self._completed_at,
         )
 
@@ -75,13 +76,14 @@ class Portrait:
         self.records.append(record)
         if self._counts(record):
             self._counted.append(record)
-        self._usage = self._usage.plus(record.usage or Usage())
+        if record.usage is not None:
+            self._usage = self._usage.plus(record.usage)
 
     def touch(self) -> None:
         """
         Say that something changed.
         """
-        self._updated_at = self.now()
+        self._updated_at = self._clock.now()
         self._log.refresh(self._snapshots)
         self._changed()
 
@@ -89,7 +91,7 @@ class Portrait:
         """
         Say that something changed which no snapshot holds, as when a try begins.
         """
-        self._updated_at = self.now()
+        self._updated_at = self._clock.now()
         self._changed()
 
     async def move(self, transition: Transition) -> None:
@@ -126,6 +128,11 @@ class Portrait:
     def _counts(self, record: Record) -> bool:
         # Lines are declared dead only while no runner has the run.
         return record.final and record.position not in self._log.loaded.decisions.dead
+
+    def _moved_at(self) -> str:
+        if not isinstance(self._updated_at, str):
+            self._updated_at = clock.stamp(self._updated_at)
+        return self._updated_at
 
     def _why(self) -> str | None:
         if self.status is RunState.RUNNING:

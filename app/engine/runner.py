@@ -197,9 +197,10 @@ class Runner:
 
     def _work_over(self, task: asyncio.Task[None]) -> None:
         self._closing.discard(task)
+        # A step that came to its record has landed it, and there is nothing more to see.
         if not task.cancelled() and (error := task.exception()) is not None:
             self._failures.append(error)
-        self._wake.set()
+            self._wake.set()
 
     # -- perform
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from app.engine import probes
-from app.storage import commit_records, disk, layout
+from app.storage import commit_records, layout
 from app.storage.committer import Commit, Done
 from app.storage.disk import AppendFile, Disk
 from app.storage.workers import Workers

@@ -60,7 +60,7 @@ class Syncer(Protocol):
 
     def sync(self, paths: Callable[[], Iterable[str]]) -> None:
         """
-        Make files and folders durable, whoever wrote them: these, or everything there is. What is missing is passed over.
+        Make files and folders durable, whoever wrote them: these, or everything there is. Missing ones are passed over.
         """
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """
 The index queue: rows of runs that come, move and end are written together, a moment later.
 
-The index is rebuildable and may lag behind; whoever asks it through the queue is answered after all that waits is written.
+The index is rebuildable and may lag behind; whoever asks through the queue is answered after all that waits is written.
 """
 
 from __future__ import annotations

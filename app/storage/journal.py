@@ -70,10 +70,9 @@ class Journal:
         Lines are written in the order of these calls, whatever becomes of the callers.
         """
         waiter: asyncio.Future[Placed] = asyncio.get_running_loop().create_future()
-        waiter.add_done_callback(_seen)
         entry = _Entry(fields=fields, sync=sync, landed=landed, waiter=waiter)
         if self.fault is not None:
-            waiter.set_exception(_again(self.fault))
+            _refuse(waiter, _again(self.fault))
         elif not sync and not self._waiting and not self._under_way:
             if (sealed := self._write([entry])) is not None:
                 self._accept([entry], sealed)
@@ -224,7 +223,7 @@ class Journal:
         self._idle.set()
         for entry in failed:
             if not entry.waiter.done():
-                entry.waiter.set_exception(_again(self.fault) if isinstance(error, OSError) else error)
+                _refuse(entry.waiter, _again(self.fault) if isinstance(error, OSError) else error)
 
     def _fresh_copy(self) -> tuple[chain.Reading, AppendFile]:
         kept = self._means.disk.read(self._path, 0, self._size)
@@ -240,6 +239,7 @@ def _again(fault: errors.StorageFault) -> errors.StorageFault:
     return errors.StorageFault(fault.message, code=fault.code, detail=fault.detail)
 
 
-def _seen(waiter: asyncio.Future[Placed]) -> None:
-    if not waiter.cancelled():
-        waiter.exception()
+def _refuse(waiter: asyncio.Future[Placed], error: BaseException) -> None:
+    waiter.set_exception(error)
+    # Looked at once, so that nobody is blamed for a caller that went away.
+    waiter.exception()

@@ -97,7 +97,7 @@ class Threads:
 
 class Near:
     """
-    The loop itself, for jobs that as a rule take no longer than a hop to a thread and back: a few small unsynced writes.
+    The loop itself, for jobs that as a rule take no longer than a hop to a thread and back: a few small writes.
 
     When the disk lets one of them wait, the next ones go to threads for so long that the loop has lost no more than its
     share of the time.
