@@ -19,7 +19,7 @@ TICK_SECONDS = 1.0
 SILENCE_SECONDS = 15.0
 """Longest silence towards those who follow; then they get a sign of life."""
 
-LARGEST_SHARE = 1 / 2
+LARGEST_SHARE = 1 / 3
 """Part of the time that telling the events of a run may take, so that its followers do not hold it up."""
 
 Finished = Callable[[], Awaitable[bool]]
