@@ -34,6 +34,7 @@ def main(arguments: list[str]) -> NoReturn:
     folder, temporary = arguments[3:]
     end = socket.socket(fileno=line)
     end.setblocking(False)
+    end.set_inheritable(False)
     for ending in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(ending, _wake)
     kin.adopt_orphans()

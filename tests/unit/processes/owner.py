@@ -1,0 +1,27 @@
+"""
+A process that runs one command after another through a supervisor of its own, to be killed in the middle.
+
+`python -m tests.unit.processes.owner FOLDER_OF_REGISTERS WORD…` runs the command of these words, and says before that
+which process its launcher is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from app import clock
+from app.processes import commands, supervisor
+
+
+async def _own(folder: Path, argv: tuple[str, ...]) -> None:
+    running = supervisor.Supervisor(folder, clock.RandomIds(), os.environ)
+    await running.run(commands.Request(argv=("/bin/true",), run_id="first", cwd=Path("/")))
+    print(running.launcher_pid, flush=True)
+    await running.run(commands.Request(argv=argv, run_id="owned", cwd=Path("/")))
+
+
+if __name__ == "__main__":
+    asyncio.run(_own(Path(sys.argv[1]), tuple(sys.argv[2:])))

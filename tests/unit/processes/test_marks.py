@@ -1,0 +1,225 @@
+"""
+Marks, kin and registers: how processes are told from others, and written down.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.processes import kin, marks, outlets, register
+from tests.unit.processes import broods
+
+SERIES = st.integers(1, 2**30 - 1)
+NUMBERS = st.integers(0, 2**32 - 1)
+BEARING = """
+import os, sys
+sys.path.append(sys.argv[1])
+from app.processes import marks
+print(marks.bear(int(sys.argv[2])), flush=True)
+os.execve("/bin/sleep", ["sleep", "60"], {})
+"""
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class TestMarks:
+    """
+    Numbers that processes bear.
+    """
+
+    @given(series=SERIES, number=NUMBERS)
+    def test_a_mark_tells_its_series(self, series: int, number: int) -> None:
+        """Series and number are both in the mark, which is a limit that the system can keep."""
+        mark = marks.mark(series, number)
+
+        assert marks.series_of(mark) == series
+        assert 2**32 <= mark < 2**63
+        assert marks._parsed(marks.written(mark).encode()) == mark
+
+    @given(chance=st.binary(min_size=1, max_size=16))
+    def test_any_chance_makes_a_series(self, chance: bytes) -> None:
+        """A series is never 0, which would be no mark at all."""
+        assert 0 < marks.series(chance) < 2**30
+
+    @pytest.mark.skipif(not kin.LINUX, reason="marks are a matter of Linux")
+    def test_a_mark_outlives_exec_and_an_empty_environment(self) -> None:
+        """A process that has given up everything else still bears its mark."""
+        mark = marks.mark(77, 5)
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", BEARING, str(ROOT), str(mark)], stdout=subprocess.PIPE
+        )
+        assert process.stdout is not None
+        told = process.stdout.readline()
+        found = marks.of(process.pid)
+        process.kill()
+        process.communicate()
+
+        assert told == b"True\n"
+        assert found == mark
+
+    @pytest.mark.parametrize(
+        ("value", "found"),
+        [("0000abcd.5", marks.mark(0xABCD, 5)), ("", None), ("x.y", None), ("5", None), ("0000abcd.", None)],
+    )
+    def test_a_mark_is_read_from_the_environment(self, value: str, found: int | None) -> None:
+        """Where no limit tells it the environment does; nonsense is no mark."""
+        process = broods.sleeper(value)
+        told = marks.of(process.pid)
+        process.kill()
+        process.wait()
+
+        assert told == found
+
+    def test_who_is_gone_has_no_mark(self) -> None:
+        """A process that does not exist is no error."""
+        assert marks.of(2**22 + 1) is None
+
+    def test_a_limit_of_somebody_else_is_no_mark(self) -> None:
+        """A small limit of file locks is what it looks like."""
+        before = resource.getrlimit(10)
+        process = subprocess.Popen(["/bin/sleep", "60"], env={})
+        resource.prlimit(process.pid, 10, (4096, before[1]))
+        told = marks.of(process.pid)
+        process.kill()
+        process.wait()
+
+        assert told is None
+
+
+@pytest.mark.skipif(not kin.LINUX, reason="/proc is a matter of Linux")
+class TestKin:
+    """
+    Which processes there are.
+    """
+
+    def test_descendants_are_found(self) -> None:
+        """A grandchild descends from its grandparent, and this process from none of them."""
+        process = subprocess.Popen(["/bin/sh", "-c", "sleep 60 & echo $!; wait"], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        grandchild = int(process.stdout.readline())
+        found = kin.descendants(kin.table(), [process.pid])
+        for pid in found:
+            os.kill(pid, signal.SIGKILL)
+        process.communicate()
+
+        assert found == {process.pid, grandchild}
+
+    def test_a_zombie_is_dead(self) -> None:
+        """A process that has ended and was not buried yet does not count, though its start is still told."""
+        process = subprocess.Popen(["/bin/true"])
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        found, began = kin.process(process.pid), kin.started(process.pid)
+        process.wait()
+
+        assert found is None
+        assert began > 0
+
+    def test_only_the_very_process_is_struck(self) -> None:
+        """Who has the id of another one by now is spared."""
+        process = subprocess.Popen(["/bin/sleep", "60"])
+        began = kin.started(process.pid)
+        kin.strike(process.pid, began + 1, signal.SIGKILL)
+        spared = kin.is_alive(process.pid, began)
+        kin.strike(process.pid, began, signal.SIGKILL)
+
+        assert spared
+        assert process.wait() == -signal.SIGKILL
+
+    def test_who_is_gone_is_not_struck(self) -> None:
+        """A signal to nobody is no error."""
+        kin.strike(2**22 + 1, 5, signal.SIGKILL)
+        kin.strike_group(2**22 + 1, signal.SIGKILL)
+
+        assert not kin.has_group(2**22 + 1)
+
+
+class TestRegisters:
+    """
+    What is written down.
+    """
+
+    @pytest.fixture
+    def written(self, tmp_path: Path) -> register.Register:
+        return register.Register(str(tmp_path), 0xABC, register.current(os.getppid()))
+
+    def test_what_runs_is_written_down(self, tmp_path: Path, written: register.Register) -> None:
+        """A command stands there before it exists, then with its process, and not any more afterwards."""
+        path = str(tmp_path / "00000abc")
+        place = written.announce(7, "run-1")
+        announced = register.read(path)[1]
+        written.complete(place, register.Entry(7, "run-1", 1234, 99))
+        completed = register.read(path)[1]
+        written.release(place)
+
+        assert announced == [register.Entry(7, "run-1", 0, 0)]
+        assert completed == [register.Entry(7, "run-1", 1234, 99)]
+        assert register.read(path)[1] == []
+
+    def test_the_first_line_tells_who_it_is(self, tmp_path: Path, written: register.Register) -> None:
+        """Owner and launcher are named so that no other process is taken for them."""
+        owner, _ = register.read(str(tmp_path / "00000abc"))
+
+        assert owner is not None
+        assert (owner.owner_pid, owner.launcher_pid) == (os.getppid(), os.getpid())
+        assert kin.is_alive(owner.launcher_pid, owner.launcher_started)
+        assert owner.boot_id == kin.boot_id()
+
+    def test_it_grows_and_is_used_again(self, tmp_path: Path, written: register.Register) -> None:
+        """Hundreds of commands at a time find room, and as many after them need no more."""
+        path = tmp_path / "00000abc"
+        for _ in range(3):
+            places = [written.announce(number, "r" * 64) for number in range(200)]
+            size = path.stat().st_size
+            numbers = {entry.number for entry in register.read(str(path))[1]}
+            for place in places:
+                written.release(place)
+
+            assert numbers == set(range(200))
+            assert len(set(places)) == 200
+            assert size == path.stat().st_size < 60_000
+
+    def test_a_series_is_never_used_twice(self, tmp_path: Path, written: register.Register) -> None:
+        """Two launchers cannot have one register."""
+        os.rename(tmp_path / "00000abc", tmp_path / ".new-00000abc")
+        with pytest.raises(FileExistsError):
+            register.Register(str(tmp_path), 0xABC, register.current(os.getppid()))
+
+
+class TestOutlets:
+    """
+    Private files.
+    """
+
+    def test_they_have_no_name(self, tmp_path: Path) -> None:
+        """Nothing is seen in the folder, also where the system knows no nameless files."""
+        for nameless in (outlets._NAMELESS, 0):
+            outlets._NAMELESS, kept = nameless, outlets._NAMELESS
+            try:
+                outlet = outlets.fresh(str(tmp_path))
+            finally:
+                outlets._NAMELESS = kept
+            os.write(outlet.file, b"secret")
+            seen = os.listdir(tmp_path), outlet.content(), outlet.size_bytes(), os.get_inheritable(outlet.file)
+            outlet.close()
+
+            assert seen == ([], b"secret", 6, False)
+
+    def test_much_is_not_said_at_once(self, tmp_path: Path) -> None:
+        """Content up to a limit is returned, more is not."""
+        outlet = outlets.fresh(str(tmp_path))
+        os.write(outlet.file, b"x" * outlets.INLINE_BYTES)
+        little = outlet.content()
+        os.write(outlet.file, b"x")
+        much = outlet.content()
+        outlet.close()
+
+        assert little == b"x" * outlets.INLINE_BYTES
+        assert much is None

@@ -1,0 +1,437 @@
+"""
+The supervisor: real commands, what they are given, what they say, and how they end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import clock
+from app.processes import commands, kin, marks, supervisor
+from tests.unit.processes import broods
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[supervisor.Supervisor]:
+    environ = {**os.environ, "KEPT": "kept", "CONTROL_ROOM_API_TOKEN": "no command's business"}
+    started = supervisor.Supervisor(tmp_path / "processes", clock.RandomIds(), environ)
+    yield started
+    await started.close()
+
+
+def request(*argv: str, **given: Any) -> commands.Request:
+    """
+    Return a request.
+    """
+    facts: dict[str, Any] = {"argv": argv, "run_id": "run-1", "cwd": Path("/"), "timeout_seconds": 60.0}
+    return commands.Request(**facts | given)
+
+
+def shell(script: str, **given: Any) -> commands.Request:
+    """
+    Return a request for a script.
+    """
+    return request("/bin/sh", "-c", script, **given)
+
+
+def python(script: str, **given: Any) -> commands.Request:
+    """
+    Return a request for a Python program.
+    """
+    return request(sys.executable, "-I", "-S", "-c", script, **given)
+
+
+class TestWhatItIsGiven:
+    """
+    Arguments, folder, environment, input.
+    """
+
+    async def test_arguments_arrive_as_they_are(self, running: supervisor.Supervisor) -> None:
+        """No shell reads the arguments."""
+        script = "import sys, json; print(json.dumps(sys.argv[1:]))"
+        given = ("a b", "$HOME", "*", "'", "", "ünïcode ☃", "x\ny")
+        ended = await running.run(request(sys.executable, "-I", "-S", "-c", script, *given))
+
+        assert tuple(json.loads(ended.stdout.content)) == given
+
+    async def test_a_program_is_found_on_the_path_of_the_command(
+        self, running: supervisor.Supervisor, tmp_path: Path
+    ) -> None:
+        """A name without a slash is looked for where the command's own PATH says."""
+        tool = tmp_path / "some-tool"
+        tool.write_text("#!/bin/sh\necho found\n")
+        tool.chmod(0o755)
+        ended = await running.run(request("some-tool", env={"PATH": f"/nowhere:{tmp_path}"}))
+
+        assert ended.stdout.content == b"found\n"
+
+    @pytest.mark.parametrize("by_descriptor", [False, True])
+    async def test_it_runs_in_its_folder(
+        self, running: supervisor.Supervisor, tmp_path: Path, by_descriptor: bool
+    ) -> None:
+        """The folder is a path or an open folder, and a program named with a slash is looked for from there."""
+        (tmp_path / "here.sh").write_text("#!/bin/sh\npwd -P\n")
+        (tmp_path / "here.sh").chmod(0o755)
+        cwd = os.open(tmp_path, os.O_RDONLY) if by_descriptor else tmp_path
+        ended = await running.run(request("./here.sh", cwd=cwd))
+
+        assert ended.stdout.content.decode().strip() == str(tmp_path)
+
+    async def test_the_environment_is_the_services_and_what_is_set(self, running: supervisor.Supervisor) -> None:
+        """Variables are set, replaced and left out; those that configure the service are not handed on."""
+        script = "import os, json; print(json.dumps(dict(os.environ)))"
+        ended = await running.run(python(script, env={"KEPT": "changed", "NEW": "1", "HOME": None}))
+        seen = json.loads(ended.stdout.content)
+
+        assert (seen["KEPT"], seen["NEW"]) == ("changed", "1")
+        assert not {"HOME", "PWD", "CONTROL_ROOM_API_TOKEN"} & seen.keys()
+        assert {name for name in seen if name.startswith("CONTROL_ROOM_")} == {marks.VARIABLE}
+
+    @pytest.mark.parametrize("text", [b"", b"one\ntwo\n", b"x" * 3_000_000])
+    async def test_input_is_read_to_its_end(self, running: supervisor.Supervisor, text: bytes) -> None:
+        """A command reads what it is given, however long, and then the end."""
+        ended = await running.run(python("import sys; print(len(sys.stdin.read()))", stdin=text))
+
+        assert int(ended.stdout.content) == len(text)
+
+    async def test_without_input_there_is_nothing_to_wait_for(self, running: supervisor.Supervisor) -> None:
+        """Standard input is at its end from the beginning."""
+        ended = await running.run(shell("cat; echo over"))
+
+        assert ended.stdout.content == b"over\n"
+
+    async def test_a_command_notices_nothing_of_its_launcher(self, running: supervisor.Supervisor) -> None:
+        """Signals have their usual meaning, files their usual limit, and no file is open but the three."""
+        script = (
+            "import os, json, resource\n"
+            "told = dict(line.split(':', 1) for line in open('/proc/self/status'))\n"
+            "names = [os.readlink(f'/proc/self/fd/{name}') for name in os.listdir('/proc/self/fd') if int(name) > 3]\n"
+            "print(json.dumps({'blocked': int(told['SigBlk'], 16), 'files': resource.getrlimit(7), 'open': names,\n"
+            "    'leader': os.getsid(0) == os.getpid()}))\n"
+        )
+        seen = json.loads((await running.run(python(script))).stdout.content)
+        ignored = await running.run(shell("exec grep SigIgn /proc/self/status"))
+
+        assert (seen["blocked"], seen["open"], seen["leader"]) == (0, [], True)
+        assert tuple(seen["files"]) == resource.getrlimit(resource.RLIMIT_NOFILE)
+        # The two above are the C library's own.
+        assert int(ignored.stdout.content.split()[1], 16) & 0x7FFFFFFF == 0
+
+
+class TestWhatItSays:
+    """
+    Exit codes, signals, outputs.
+    """
+
+    async def test_exit_code_and_outputs_are_told(self, running: supervisor.Supervisor) -> None:
+        """Both outputs are kept apart, and the exit code stands beside them."""
+        ended = await running.run(shell("echo out; echo err >&2; exit 3"))
+
+        assert (ended.exit_code, ended.signal, ended.cause, ended.leftovers) == (3, None, "", 0)
+        assert (ended.stdout.content, ended.stderr.content) == (b"out\n", b"err\n")
+        assert (ended.stdout.size_bytes, ended.stderr.size_bytes) == (4, 4)
+        assert ended.pid > 0
+
+    async def test_the_signal_that_ended_it_is_told(self, running: supervisor.Supervisor) -> None:
+        """A command that dies of a signal has no exit code."""
+        ended = await running.run(shell("kill -SEGV $$"))
+
+        assert (ended.exit_code, ended.signal) == (None, signal.SIGSEGV)
+
+    async def test_resources_are_told(self, running: supervisor.Supervisor) -> None:
+        """Processor time and memory are those of the command and its children."""
+        ended = await running.run(python("x = bytearray(60_000_000); sum(range(2_000_000))"))
+
+        assert ended.cpu_seconds > 0.01
+        assert ended.peak_bytes > 50_000_000
+
+    async def test_of_much_output_the_telling_part_is_held(self, running: supervisor.Supervisor) -> None:
+        """Of standard output the beginning is held, of standard error the end; the whole size is told."""
+        size = commands.HELD_BYTES + 1000
+        script = f"import os, sys\nfor f in (1, 2):\n  os.write(f, b'A' * 500 + b'.' * {size - 1000} + b'Z' * 500)"
+        ended = await running.run(python(script))
+
+        assert (ended.stdout.size_bytes, ended.stderr.size_bytes) == (size, size)
+        assert (len(ended.stdout.content), len(ended.stderr.content)) == (commands.HELD_BYTES, commands.HELD_BYTES)
+        assert ended.stdout.content.startswith(b"A" * 500)
+        assert ended.stdout.content.endswith(b".")
+        assert ended.stderr.content.startswith(b".")
+        assert ended.stderr.content.endswith(b"Z" * 500)
+
+    async def test_an_output_that_is_cut_off_by_the_command_goes_on_at_its_end(
+        self, running: supervisor.Supervisor
+    ) -> None:
+        """Writing to /dev/stderr as to a file leaves no hole."""
+        ended = await running.run(shell("echo one >&2; echo two > /dev/stderr; echo three >&2"))
+
+        assert ended.stderr.content == b"two\nthree\n"
+
+    async def test_output_can_go_to_a_file(self, running: supervisor.Supervisor, tmp_path: Path) -> None:
+        """A file that is passed along gets standard output byte for byte, and it is held as well."""
+        file = os.open(tmp_path / "out", os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        ended = await running.run(shell("printf 'a\\000b'; echo err >&2", stdout=file))
+
+        assert (tmp_path / "out").read_bytes() == ended.stdout.content == b"a\0b"
+
+    async def test_many_commands_at_a_time(self, running: supervisor.Supervisor) -> None:
+        """Two hundred commands at a time each get their own result, and no descriptor is left open."""
+        await running.run(request("/bin/true"))
+        before = {*os.listdir("/proc/self/fd")}
+        launchers = len(os.listdir(f"/proc/{running.launcher_pid}/fd"))
+        found = await asyncio.gather(*(running.run(shell(f"echo {n}; exit {n % 7}")) for n in range(200)))
+
+        assert [int(ended.stdout.content) for ended in found] == list(range(200))
+        assert [ended.exit_code for ended in found] == [n % 7 for n in range(200)]
+        assert {*os.listdir("/proc/self/fd")} == before
+        assert len(os.listdir(f"/proc/{running.launcher_pid}/fd")) == launchers
+
+
+class TestWhatIsRefused:
+    """
+    Commands that cannot be started.
+    """
+
+    @pytest.mark.parametrize(
+        ("argv", "given", "code"),
+        [
+            (("no-such-program",), {}, "program_missing"),
+            (("/no/such/program",), {}, "program_missing"),
+            (("./no-such-script",), {}, "program_missing"),
+            (("/etc/passwd",), {}, "program_not_executable"),
+            (("/tmp",), {}, "program_not_executable"),
+            (("/bin/true",), {"cwd": Path("/no/such/folder")}, "cwd_missing"),
+            (("/bin/true",), {"cwd": Path("/etc/passwd")}, "cwd_missing"),
+            (("/bin/true", *["x" * 100_000] * 100), {}, "arguments_too_long"),
+            (("/bin/true", "a\0b"), {}, "program_not_executable"),
+        ],
+    )
+    async def test_what_cannot_be_started_says_why(
+        self, running: supervisor.Supervisor, argv: tuple[str, ...], given: dict[str, Any], code: str
+    ) -> None:
+        """Each reason has a code, and the next command is not concerned."""
+        with pytest.raises(commands.NotStarted) as refused:
+            await running.run(request(*argv, **given))
+
+        assert refused.value.code == code
+        assert (await running.run(request("/bin/true"))).exit_code == 0
+
+    async def test_a_program_on_the_path_must_be_executable(
+        self, running: supervisor.Supervisor, tmp_path: Path
+    ) -> None:
+        """A file of that name that cannot be executed is not a missing program."""
+        (tmp_path / "some-tool").write_text("x")
+        with pytest.raises(commands.NotStarted) as refused:
+            await running.run(request("some-tool", env={"PATH": str(tmp_path)}))
+
+        assert refused.value.code == "program_not_executable"
+
+    async def test_without_a_place_for_registers_nothing_is_started(self, tmp_path: Path) -> None:
+        """A launcher that could not be found again after a crash is not started at all."""
+        (tmp_path / "processes").write_text("in the way")
+        running = supervisor.Supervisor(tmp_path / "processes", clock.RandomIds(), os.environ)
+        file = os.open(tmp_path, os.O_RDONLY)
+        with pytest.raises(commands.NotStarted) as refused:
+            await running.run(request("/bin/true", cwd=file))
+
+        assert refused.value.code == "not_started"
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(file)
+
+
+class TestLimits:
+    """
+    Commands that go too far.
+    """
+
+    async def test_a_command_that_takes_too_long_is_ended(self, running: supervisor.Supervisor) -> None:
+        """What it had said until then is kept."""
+        ended = await running.run(shell("echo begun; exec sleep 60", timeout_seconds=0.3))
+
+        assert (ended.cause, ended.signal, ended.stdout.content) == ("timeout", signal.SIGTERM, b"begun\n")
+
+    async def test_a_silent_command_is_ended(self, running: supervisor.Supervisor) -> None:
+        """Output keeps a command alive, silence ends it."""
+        script = "for i in 1 2 3 4; do echo $i; sleep 0.4; done; exec sleep 60"
+        ended = await running.run(shell(script, idle_seconds=0.9))
+
+        assert ended.cause == "idle"
+        assert ended.stdout.content == b"1\n2\n3\n4\n"
+
+    async def test_a_command_that_says_too_much_is_ended(self, running: supervisor.Supervisor) -> None:
+        """Its output must not fill the disk."""
+        ended = await running.run(shell("while :; do echo much too much; done", cap_bytes=10_000))
+
+        assert (ended.cause, ended.signal) == ("output", signal.SIGTERM)
+        assert ended.stdout.size_bytes > 10_000
+
+
+class TestEnding:
+    """
+    What is left of a command: nothing.
+    """
+
+    async def test_a_cancel_reaches_every_process(self, running: supervisor.Supervisor, tmp_path: Path) -> None:
+        """Whatever ignores SIGTERM, has a session of its own, or was forked twice with an empty environment, dies."""
+        work = asyncio.ensure_future(running.run(request(*broods.argv(tmp_path, "stubborn", *broods.ALL))))
+        pids = await broods.born(tmp_path, "parent", *broods.ALL)
+        alive = broods.living(pids)
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+
+        assert alive == {"parent", *broods.ALL}
+        assert broods.living(pids) == set()
+
+    async def test_whoever_is_asked_may_say_goodbye(self, running: supervisor.Supervisor, tmp_path: Path) -> None:
+        """SIGTERM comes first, to descendants too."""
+        work = asyncio.ensure_future(running.run(request(*broods.argv(tmp_path, "polite"))))
+        pids = await broods.born(tmp_path, "parent", "polite")
+        work.cancel()
+        await asyncio.wait([work])
+
+        assert (tmp_path / "goodbye").exists()
+        assert broods.living(pids) == set()
+
+    async def test_impatience_changes_nothing(self, running: supervisor.Supervisor, tmp_path: Path) -> None:
+        """A second cancel does not come back before everything is dead."""
+        work = asyncio.ensure_future(running.run(request(*broods.argv(tmp_path, "stubborn", "child"))))
+        pids = await broods.born(tmp_path, "parent", "child")
+        for _ in range(3):
+            work.cancel()
+            await asyncio.wait([work], timeout=0.01)
+        with pytest.raises(asyncio.CancelledError):
+            await work
+
+        assert broods.living(pids) == set()
+
+    async def test_others_go_on_when_one_is_cancelled(self, running: supervisor.Supervisor, tmp_path: Path) -> None:
+        """A cancel takes no process of another command, whoever adopted it."""
+        folders = [tmp_path / "one", tmp_path / "two"]
+        works = []
+        for folder in folders:
+            folder.mkdir()
+            works.append(asyncio.ensure_future(running.run(request(*broods.argv(folder, *broods.ALL)))))
+        first, second = [await broods.born(folder, "parent", *broods.ALL) for folder in folders]
+        works[0].cancel()
+        await asyncio.wait([works[0]])
+        left = broods.living(first), broods.living(second)
+        works[1].cancel()
+        await asyncio.wait([works[1]])
+
+        assert left == (set(), {"parent", *broods.ALL})
+        assert broods.living(second) == set()
+
+    async def test_a_command_that_was_never_sent_leaves_nothing(
+        self, running: supervisor.Supervisor, tmp_path: Path
+    ) -> None:
+        """A cancel right after the request ends it too."""
+        await running.run(request("/bin/true"))
+        work = asyncio.ensure_future(running.run(request(*broods.argv(tmp_path, "child"))))
+        await asyncio.sleep(0)
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+
+        assert _count_of_processes(running) == 1
+
+    @pytest.mark.parametrize("kind", [*broods.ALL, "hidden"])
+    async def test_what_a_command_leaves_behind_is_ended(
+        self, running: supervisor.Supervisor, tmp_path: Path, kind: str
+    ) -> None:
+        """A command is over when its processes are; those that stay behind are ended after it."""
+        ended = await running.run(request(*broods.argv(tmp_path, "stubborn", kind, "leave")))
+        pids = await broods.born(tmp_path, kind)
+
+        if kind == "hidden":
+            await broods.until(lambda: broods.living(pids) == set())
+        assert broods.living(pids) == set()
+        assert (ended.exit_code, ended.cause) == (0, "")
+        assert ended.leftovers == (0 if kind == "hidden" else 1)
+
+    async def test_many_cancels_at_once(self, running: supervisor.Supervisor, tmp_path: Path) -> None:
+        """Sixty commands that ignore SIGTERM are gone after one grace, not after sixty."""
+        await running.run(request("/bin/true"))
+        script = "trap '' TERM; sleep 60 & sleep 60"
+        works = [asyncio.ensure_future(running.run(shell(script))) for _ in range(60)]
+        await broods.until(lambda: _count_of_processes(running) >= 180)
+        began = asyncio.get_running_loop().time()
+        for work in works:
+            work.cancel()
+        await asyncio.wait(works)
+
+        assert _count_of_processes(running) == 1
+        assert asyncio.get_running_loop().time() - began < 10
+
+    async def test_close_ends_commands_and_launcher(self, tmp_path: Path) -> None:
+        """After a close there is no process and no register, and closing again does nothing."""
+        running = supervisor.Supervisor(tmp_path / "processes", clock.RandomIds(), os.environ)
+        work = asyncio.ensure_future(running.run(request(*broods.argv(tmp_path, "stubborn", *broods.ALL))))
+        pids = await broods.born(tmp_path, "parent", *broods.ALL)
+        pids["launcher"] = running.launcher_pid or 0
+        await running.close()
+        await running.close()
+        (result,) = await asyncio.gather(work, return_exceptions=True)
+
+        assert isinstance(result, commands.LauncherLost | commands.Ended)
+        assert broods.living(pids) == set()
+        assert os.listdir(tmp_path / "processes") == [".gitignore"]
+
+
+class TestLostLaunchers:
+    """
+    A launcher that is killed.
+    """
+
+    async def test_its_commands_fail_and_nothing_of_them_is_left(
+        self, running: supervisor.Supervisor, tmp_path: Path
+    ) -> None:
+        """Whoever waits hears of it once the processes are gone; the next command has a new launcher."""
+        work = asyncio.ensure_future(running.run(request(*broods.argv(tmp_path, "stubborn", *broods.ALL))))
+        pids = await broods.born(tmp_path, "parent", *broods.ALL)
+        assert running.launcher_pid is not None
+        os.kill(running.launcher_pid, signal.SIGKILL)
+        with pytest.raises(commands.LauncherLost) as lost:
+            await work
+
+        assert broods.living(pids) == set()
+        assert lost.value.detail["exit_code"] == -signal.SIGKILL
+        assert (await running.run(request("/bin/true"))).exit_code == 0
+
+    async def test_a_cancel_meets_a_dying_launcher(self, running: supervisor.Supervisor, tmp_path: Path) -> None:
+        """A cancel comes back too when there is no launcher any more to do it."""
+        work = asyncio.ensure_future(running.run(request(*broods.argv(tmp_path, "child"))))
+        pids = await broods.born(tmp_path, "parent", "child")
+        assert running.launcher_pid is not None
+        os.kill(running.launcher_pid, signal.SIGKILL)
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+
+        assert broods.living(pids) == set()
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+    async def test_a_launcher_does_not_end_at_signals_for_the_service(
+        self, running: supervisor.Supervisor, number: signal.Signals
+    ) -> None:
+        """Only the service's end is its end."""
+        await running.run(request("/bin/true"))
+        launcher = running.launcher_pid
+        assert launcher is not None
+        os.kill(launcher, number)
+        ended = await running.run(request("/bin/true"))
+
+        assert (ended.exit_code, running.launcher_pid) == (0, launcher)
+
+
+def _count_of_processes(running: supervisor.Supervisor) -> int:
+    return len(kin.descendants(kin.table(), [running.launcher_pid or 0]))

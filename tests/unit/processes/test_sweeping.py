@@ -1,0 +1,176 @@
+"""
+What a killed service leaves behind: its launcher ends it, and where that was killed too, the next service does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from app.processes import kin, launched, marks, register, sweeping
+from tests.unit.processes import broods
+
+ROOT = Path(__file__).resolve().parents[3]
+MARK = marks.written(marks.mark(0xABC, 1))
+
+
+@dataclass
+class Owner:
+    """
+    A process with a supervisor, and the brood that it has started.
+    """
+
+    process: subprocess.Popen[bytes]
+    launcher: int
+    brood: dict[str, int]
+
+    def kill(self) -> None:
+        """
+        Kill the process with the supervisor.
+        """
+        self.process.kill()
+        self.process.wait()
+
+
+def started(folder: Path, *argv: str) -> subprocess.Popen[bytes]:
+    """
+    Start a process that runs a command.
+    """
+    words = [sys.executable, "-m", "tests.unit.processes.owner", str(folder), *argv]
+    return subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE)
+
+
+@asynccontextmanager
+async def owner(folder: Path, *kinds: str) -> AsyncIterator[Owner]:
+    """
+    Start a process that runs a brood of these kinds.
+    """
+    traces = folder / f"traces-{len(os.listdir(folder))}"
+    traces.mkdir()
+    process = started(folder / "processes", *broods.argv(traces, *kinds))
+    try:
+        assert process.stdout is not None
+        launcher = int(await asyncio.to_thread(process.stdout.readline))
+        named = [kind for kind in ("parent", *kinds) if kind not in ("stubborn", "leave")]
+        yield Owner(process, launcher, await broods.born(traces, *named))
+    finally:
+        process.kill()
+        process.communicate()
+
+
+async def test_nothing_outlives_a_killed_service(tmp_path: Path) -> None:
+    """After kill -9 of the service its commands are gone, whatever they do to stay; so are launcher and register."""
+    async with owner(tmp_path, "stubborn", *broods.ALL) as owned:
+        owned.kill()
+        await broods.until(lambda: not broods.living(owned.brood | {"launcher": owned.launcher}))
+
+    assert register.found(str(tmp_path / "processes")) == []
+
+
+async def test_a_sweep_waits_for_a_launcher_that_is_alone(tmp_path: Path) -> None:
+    """A service that starts at once after a kill does not go on before the old one's launcher has ended everything."""
+    async with owner(tmp_path, "stubborn", *broods.ALL) as owned:
+        owned.kill()
+        await asyncio.to_thread(sweeping.sweep, tmp_path / "processes")
+
+        assert broods.living(owned.brood | {"launcher": owned.launcher}) == set()
+
+
+async def test_a_sweep_kills_what_the_launcher_cannot_any_more(tmp_path: Path) -> None:
+    """After kill -9 of service and launcher everything goes on until it is swept, then nothing does."""
+    async with owner(tmp_path, "stubborn", *broods.ALL) as owned:
+        os.kill(owned.process.pid, signal.SIGSTOP)
+        os.kill(owned.launcher, signal.SIGKILL)
+        owned.kill()
+        before = broods.living(owned.brood)
+        (swept,) = await asyncio.to_thread(sweeping.sweep, tmp_path / "processes")
+
+        assert before == {"parent", *broods.ALL}
+        assert broods.living(owned.brood) == set()
+        assert (swept.run_ids, swept.killed, swept.survivors) == (("owned",), 4, 0)
+        assert register.found(str(tmp_path / "processes")) == []
+
+
+async def test_a_sweep_ends_a_launcher_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launcher that should end and does not is killed, and then its commands are."""
+    monkeypatch.setattr(sweeping, "_PATIENCE_SECONDS", 0.5)
+    async with owner(tmp_path, *broods.ALL) as owned:
+        os.kill(owned.launcher, signal.SIGSTOP)
+        owned.kill()
+        await asyncio.to_thread(sweeping.sweep, tmp_path / "processes")
+
+        assert broods.living(owned.brood | {"launcher": owned.launcher}) == set()
+
+
+async def test_commands_of_a_living_process_are_let_alone(tmp_path: Path) -> None:
+    """A sweep is no concern of another process that runs commands for the same project."""
+    async with owner(tmp_path, *broods.ALL) as living, owner(tmp_path, *broods.ALL) as killed:
+        os.kill(killed.process.pid, signal.SIGSTOP)
+        os.kill(killed.launcher, signal.SIGKILL)
+        killed.kill()
+        await asyncio.to_thread(sweeping.sweep, tmp_path / "processes")
+
+        assert broods.living(killed.brood) == set()
+        assert broods.living(living.brood) == {"parent", *broods.ALL}
+
+
+async def test_after_a_reboot_nothing_is_looked_for(tmp_path: Path) -> None:
+    """A register of another run of the machine names nobody who is there; whoever has their ids now is spared."""
+    folder = tmp_path / "processes"
+    folder.mkdir()
+    sleeping = broods.sleeper(MARK)
+    lines = ["an-earlier-boot 1 1 2 1", f"1 run-1 {sleeping.pid} {kin.started(sleeping.pid)}"]
+    (folder / "00000abc").write_text("".join(line.ljust(127) + "\n" for line in lines))
+    swept = await asyncio.to_thread(sweeping.sweep, folder)
+    alive = sleeping.poll() is None
+    sleeping.kill()
+    sleeping.wait()
+
+    assert alive
+    assert [found.killed for found in swept] == [0]
+    assert os.listdir(folder) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"some text\n", b"boot 1 2 3\nx y\n", b" " * 4096])
+async def test_a_register_that_says_nothing_is_removed(tmp_path: Path, content: bytes) -> None:
+    """Torn or foreign content does no harm; the mark is in the file's name."""
+    sleeping = broods.sleeper(MARK)
+    (tmp_path / "00000abc").write_bytes(content)
+    (tmp_path / "notes.txt").write_text("no register")
+    swept = await asyncio.to_thread(sweeping.sweep, tmp_path)
+
+    assert sleeping.wait() == -signal.SIGKILL
+    assert [found.killed for found in swept] == [1]
+    assert os.listdir(tmp_path) == ["notes.txt"]
+
+
+def test_where_nothing_ran_nothing_is_swept(tmp_path: Path) -> None:
+    """A folder that was never made is as good as an empty one."""
+    assert sweeping.sweep(tmp_path / "none") == []
+
+
+def test_a_launcher_is_lean() -> None:
+    """It imports its neighbours and the standard library, and nothing that takes long."""
+    script = "import sys; sys.path.append(sys.argv[1]); from app.processes import launcher; print(*sorted(sys.modules))"
+    told = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", script, str(ROOT)], capture_output=True, check=True, text=True
+    )
+    modules = set(told.stdout.split())
+    neighbours = ("jobs", "kin", "launcher", "marks", "outlets", "register", "wire")
+
+    assert {name for name in modules if name.startswith("app")} == {
+        "app",
+        "app.processes",
+        *(f"app.processes.{name}" for name in neighbours),
+    }
+    assert not modules & {"asyncio", "dataclasses", "inspect", "json", "logging", "pathlib", "subprocess", "threading"}
+    assert "launcher.main" in launched._PROGRAM

@@ -1,0 +1,106 @@
+"""
+Wire: messages come out as they went in, however they are cut up on the way.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.processes import wire
+
+TEXTS = st.binary(max_size=200)
+STARTS = st.builds(
+    wire.Start,
+    number=st.integers(0, 2**40),
+    run_id=st.text(max_size=64),
+    argv=st.lists(TEXTS, max_size=5),
+    cwd=st.none() | TEXTS,
+    env=st.dictionaries(TEXTS, st.none() | TEXTS, max_size=5),
+    stdin=st.none() | TEXTS,
+    timeout_seconds=st.none() | st.floats(allow_nan=False),
+    idle_seconds=st.none() | st.floats(allow_nan=False),
+    cap_bytes=st.integers(0, 2**40),
+    writes_to_file=st.booleans(),
+)
+MESSAGES = (
+    STARTS
+    | st.builds(wire.End, number=st.integers())
+    | st.builds(wire.Refused, st.integers(), st.text(), st.integers())
+)
+
+
+@pytest.fixture
+def line() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ends = socket.socketpair()
+    for end in ends:
+        end.setblocking(False)
+    yield ends
+    for end in ends:
+        end.close()
+
+
+@given(frames=st.lists(st.lists(MESSAGES, min_size=1, max_size=4), min_size=1, max_size=4), cut=st.integers(1, 400))
+def test_messages_survive_any_cutting(frames: list[list[wire.Message]], cut: int) -> None:
+    """Whatever part of a frame arrives at a time, each message is heard once, whole and in order."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.setblocking(False)
+        listener = wire.Listener(theirs)
+        heard: list[wire.Heard] = []
+        content = b"".join(wire.framed(frame) for frame in frames)
+        for begin in range(0, len(content), cut):
+            wire.send(ours, content[begin : begin + cut])
+            heard += listener.hear() or []
+
+    assert [message for message, _ in heard] == [message for frame in frames for message in frame]
+    assert all(files == [] for _, files in heard)
+
+
+def test_open_files_come_with_their_message(line: tuple[socket.socket, socket.socket]) -> None:
+    """A message brings the files that were sent with it, closed on exec, and no other message's."""
+    readers = []
+    for number in range(3):
+        reader, writer = os.pipe()
+        os.write(writer, str(number).encode())
+        os.close(writer)
+        wire.send(line[0], wire.framed([wire.End(100), wire.End(number)], files=1), [reader])
+        os.close(reader)
+    heard = wire.Listener(line[1]).hear() or []
+    for message, files in heard:
+        for file in files:
+            readers.append((message.number, os.read(file, 9), os.get_inheritable(file)))
+            os.close(file)
+
+    assert [message.number for message, _ in heard] == [100, 0]
+    assert readers == [(0, b"0", False)]
+
+
+def test_files_that_nobody_was_told_of_are_closed(line: tuple[socket.socket, socket.socket]) -> None:
+    """A frame that breaks off leaves no open file."""
+    reader, writer = os.pipe()
+    wire.send(line[0], wire.framed([wire.End(1)], files=1)[:-1], [writer])
+    os.close(writer)
+    listener = wire.Listener(line[1])
+    heard = listener.hear()
+    listener.close()
+    left = os.read(reader, 1)
+    os.close(reader)
+
+    assert heard == []
+    assert left == b""
+
+
+def test_the_end_of_the_line_is_heard(line: tuple[socket.socket, socket.socket]) -> None:
+    """Silence is no end; the other side's close is."""
+    listener = wire.Listener(line[1])
+    silence = listener.hear()
+    line[0].close()
+
+    assert silence == []
+    assert listener.hear() is None
