@@ -26,7 +26,7 @@ from app.storage.opener import Adopt, Opener
 from app.storage.reconciliation import Reconciliation
 from app.storage.workers import Workers
 
-_LOOKS = 5
+_LOOKS = 200
 _LOOK_SECONDS = 0.01
 
 _log = logging.getLogger(__name__)
@@ -322,7 +322,7 @@ class DiskStore(abc.ABC):
 
     def _make_committer(self, files: disk.Disk, commits: Workers, others: Workers, points: probes.Probes) -> Committer:
         # A process of one run beside the service has nobody to share a sync with.
-        self._log_lock = _held(files)
+        self._log_lock = _held(files, _LOOKS if self._serves else 1)
         if self._serves and self._log_lock is not None:
             return CommitLog(files, commits, others, points)
         return FileCommitter(commits, points)
@@ -371,9 +371,9 @@ class DiskStore(abc.ABC):
             )
 
 
-def _held(files: disk.Disk) -> disk.Lock | None:
+def _held(files: disk.Disk, looks: int) -> disk.Lock | None:
     # A short look at the log by another process must not make a service do without it.
-    for _ in range(_LOOKS):
+    for _ in range(looks):
         lock = files.lock(layout.COMMITS)
         if lock is not None:
             return lock

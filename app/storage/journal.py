@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from app import errors
 from app.engine import plain
-from app.storage import chain, disk
+from app.storage import chain, disk, layout
 from app.storage.committer import Commit
 from app.storage.disk import AppendFile
 from app.storage.means import Means
@@ -232,6 +232,8 @@ class Journal:
             raise OSError(errno.EIO, "confirmed lines cannot be read any more")
         reach = self._means.probes.reach
         disk.replace(self._means.disk, self._path, kept[: reading.end], sync=True, reach=reach, at="storage.heal")
+        # A new run's folder may be durable in the commit log alone, which does not hold what was healed.
+        self._means.disk.sync_folder(layout.RUNS)
         return reading, self._means.disk.append_to(self._path)
 
 
