@@ -70,7 +70,7 @@ async def _serve(
         app.state.desk = _desk(room)
         server = _Server(_configuration(app), lambda: _announce(chosen, address, announce))
         signals = stop_signals.StopSignals(lambda hurried: _stop(room, server, hurried))
-        # What the start has loaded stays; without this each full collection looks at all of it, a tenth of a second long.
+        # What the start has loaded stays; else each full collection looks at all of it, for a tenth of a second.
         gc.freeze()
         helpers = [asyncio.create_task(_tell_recovered(room, announce)), asyncio.create_task(_watch(room, server))]
         try:

@@ -15,6 +15,7 @@ from typing import Any
 
 from app import clock, errors
 from app.control import patience
+from app.control.sheets import Sheet
 from app.engine import plain, pool_port, ports, review, runs, slots, states, stores, views
 
 READY_ANSWERS = 256
@@ -34,11 +35,18 @@ class Ready:
     """
 
     body: bytes
-    """JSON of `views.detail`."""
+    """JSON, as a `Sheet` writes it."""
     etag: str
     """Entity tag: the quoted hash of the body."""
     finished: bool
     """Whether the run has ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept:
+    number: int
+    answer: Ready
+    sheet: Sheet | None
 
 
 class Reader:
@@ -58,7 +66,7 @@ class Reader:
         self._clock = clock
         self._engine = engine
         self._dialects = dialects
-        self._answers: OrderedDict[str, tuple[int, Ready]] = OrderedDict()
+        self._answers: OrderedDict[str, _Kept] = OrderedDict()
         self._reviews: OrderedDict[tuple[str, int], asyncio.Task[views.RunView]] = OrderedDict()
 
     async def ready(self, run_id: str) -> Ready:
@@ -71,15 +79,16 @@ class Reader:
         check_run_id(run_id)
         number = self._engine.change_number(run_id)
         kept = self._answers.get(run_id)
-        if kept is not None and kept[0] == number:
+        if kept is not None and kept.number == number:
             self._answers.move_to_end(run_id)
-            return kept[1]
-        shown, keep = await self._shown(run_id)
-        body = plain.encode(shown)
-        finished = states.RunState(shown["status"]).finished
+            return kept.answer
+        view, holder, keep = await self._shown(run_id)
+        sheet = (kept.sheet if kept else None) or Sheet()
+        body = sheet.written(view, holder)
+        finished = view.status.finished
         answer = Ready(body=body, etag=f'"{plain.sha256(body)[:32]}"', finished=finished)
         if keep:
-            self._answers[run_id] = (number, answer)
+            self._answers[run_id] = _Kept(number=number, answer=answer, sheet=None if finished else sheet)
             _limit(self._answers, READY_ANSWERS)
         return answer
 
@@ -155,13 +164,13 @@ class Reader:
         await patience.first(self._engine.ended(run_id), self._clock.sleep(SETTLING_SECONDS))
         return self._engine.view(run_id)
 
-    async def _shown(self, run_id: str) -> tuple[dict[str, plain.Json], bool]:
+    async def _shown(self, run_id: str) -> tuple[views.RunView, str | None, bool]:
         try:
             view = await self.view(run_id)
         except (errors.JournalCorrupt, errors.RequestInvalid) as error:
-            return await self._unreadable(run_id, error), False
+            return await self._unreadable(run_id, error), None, False
         standing = self._engine.standing(run_id)
-        return views.detail(view) | {"holder": standing.holder if standing else None}, _is_ours(view)
+        return view, standing.holder if standing else None, _is_ours(view)
 
     async def _at_rest(self, run_id: str) -> views.RunView:
         known = (run_id, self._engine.change_number(run_id))
@@ -183,7 +192,7 @@ class Reader:
         dialect = self._dialects.get(loaded.start.dialect)
         return await review.review(loaded, dialect, functools.partial(self._store.read_blob, run_id))
 
-    async def _unreadable(self, run_id: str, error: errors.ControlRoomError) -> dict[str, plain.Json]:
+    async def _unreadable(self, run_id: str, error: errors.ControlRoomError) -> views.RunView:
         # A damaged run, or a folder written by hand that cannot be adopted now: its row is all there is.
         row = await self._store.summary(run_id)
         damaged = isinstance(error, errors.JournalCorrupt)
@@ -202,7 +211,7 @@ class Reader:
             working_dir=row.working_dir,
             parent_run_id=row.parent_run_id,
         )
-        view = views.RunView(
+        return views.RunView(
             start=start,
             status=states.RunState.FAILED if damaged else states.RunState(row.status),
             reason=None if damaged else error.code,
@@ -210,7 +219,6 @@ class Reader:
             updated_at=row.updated_at,
             completed_at=row.completed_at,
         )
-        return views.detail(view) | {"holder": None}
 
     async def _slot_facts(self, run_id: str, slot: slots.Slot) -> dict[str, plain.Json]:
         facts = slot.to_json()

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from app.engine import plain
 from app.engine.records import Place, Record, Usage
 from app.engine.runs import RunStart
-from app.engine.slots import Board
+from app.engine.slots import Board, Slot
 from app.engine.states import RunState, StepState
 
 NEWEST_STEPS = 200
-"""Steps that a run's detail lists at most; the whole log has its own address."""
+"""Steps that a run's consolidated answer lists at most; the whole log has its own address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,19 +122,35 @@ def cache(view: RunView) -> dict[str, plain.Json]:
     return {name: slot.to_json() for name, slot in view.board.slots.items()}
 
 
-def detail(view: RunView) -> dict[str, plain.Json]:
+def finished_step(record: Record) -> dict[str, plain.Json]:
     """
-    Return the consolidated answer for polling (execution-modes, appendix D): the newest steps, their number told.
+    Return a step as the consolidated answer shows it (execution-modes, appendix D).
     """
-    living = view.living()
-    shown = [*map(_finished, living[-NEWEST_STEPS:]), *map(_open, view.open)][-NEWEST_STEPS:]
-    return manifest(view) | {
-        "steps": shown,
-        "steps_total": len(living) + len(view.open),
-        "cache_summary": {
-            name: {"type": slot.type, "preview": slot.summary} for name, slot in view.board.slots.items()
-        },
-    }
+    line = record.line
+    names = ("step_id", "phase", "status", "tool", "agent_archetype", "agent_id", "output_slot", "output_preview")
+    shown = {name: line[name] for name in names if line.get(name) is not None}
+    shown |= {"key": record.key, "attempt": record.attempt}
+    shown |= {"started_at": record.started_at, "completed_at": record.completed_at}
+    return shown if record.error is None else shown | {"error": record.error.to_json()}
+
+
+def open_step(step: OpenStep) -> dict[str, plain.Json]:
+    """
+    Return a step that is being performed as that answer shows it.
+    """
+    place = step.place
+    shown: dict[str, plain.Json] = {"step_id": place.step_id, "phase": place.phase, "status": StepState.RUNNING.value}
+    shown |= {name: value for name, value in step.facts.items() if value is not None}
+    if place.output_slot is not None:
+        shown["output_slot"] = place.output_slot
+    return shown | {"key": step.key, "attempt": step.attempt, "started_at": step.started_at}
+
+
+def slot_summary(slot: Slot) -> dict[str, plain.Json]:
+    """
+    Return a slot as that answer shows it.
+    """
+    return {"type": slot.type, "preview": slot.summary}
 
 
 def on_board(view: RunView, board: Board) -> RunView:
@@ -152,21 +168,3 @@ def total_usage(records: Iterable[Record]) -> Usage:
     for record in records:
         total = total.plus(record.usage) if record.usage else total
     return total
-
-
-def _finished(record: Record) -> dict[str, plain.Json]:
-    line = record.line
-    names = ("step_id", "phase", "status", "tool", "agent_archetype", "agent_id", "output_slot", "output_preview")
-    shown = {name: line[name] for name in names if line.get(name) is not None}
-    shown |= {"key": record.key, "attempt": record.attempt}
-    shown |= {"started_at": record.started_at, "completed_at": record.completed_at}
-    return shown if record.error is None else shown | {"error": record.error.to_json()}
-
-
-def _open(step: OpenStep) -> dict[str, plain.Json]:
-    place = step.place
-    shown: dict[str, plain.Json] = {"step_id": place.step_id, "phase": place.phase, "status": StepState.RUNNING.value}
-    shown |= {name: value for name, value in step.facts.items() if value is not None}
-    if place.output_slot is not None:
-        shown["output_slot"] = place.output_slot
-    return shown | {"key": step.key, "attempt": step.attempt, "started_at": step.started_at}

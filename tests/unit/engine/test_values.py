@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import errors
-from app.engine import decisions, operations, plain, records, runs, states, verdicts, views
+from app.engine import decisions, operations, plain, records, runs, states, verdicts
 from app.engine.states import RunState
 from tests.unit.engine import samples
 
@@ -241,15 +241,3 @@ def test_the_start_of_a_run_is_read_back_as_written():
     start = samples.start(args={"a": [1]}, labels={"k": "v"})
 
     assert runs.RunStart.from_json(json.loads(plain.encode(start.to_json())) | {"later": 1}) == start
-
-
-def test_the_detail_lists_the_newest_steps_and_tells_the_total():
-    """
-    A poll of a long run stays small.
-    """
-    lines = [samples.record(str(number), samples.tool("x"), number) for number in range(250)]
-    shown = views.detail(views.RunView(start=samples.start(), status=RunState.RUNNING, records=lines))
-
-    assert shown["steps_total"] == 250
-    assert len(shown["steps"]) == views.NEWEST_STEPS
-    assert shown["steps"][-1]["step_id"] == "249"
