@@ -1,0 +1,142 @@
+"""
+The real service with a language of its own whose recipes are lists of commands.
+
+`python -m tests.acceptance.commanding PROJECT`; a recipe is `{"commands": {key: {"argv": […], …}}}`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from app import bootstrap, errors, main, settings
+from app.dialects import registry
+from app.engine import library, operations, plain, ports, runs
+from tests.acceptance import programs
+
+NAME = "commanding"
+
+
+class Commanding:
+    """
+    A language that runs one command after the other.
+    """
+
+    name = NAME
+    driver_version = 1
+    file_suffixes = (".json",)
+
+    def parse(self, source: str, stem: str) -> library.Recipe:
+        """
+        Read a recipe; its id is its file's name.
+        """
+        schema = {"type": "object", "properties": {}}
+        return library.Recipe(
+            recipe_id=stem,
+            dialect=NAME,
+            label=stem,
+            document=json.loads(source),
+            args_schema=schema,
+            total_steps=None,
+        )
+
+    def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
+        """
+        Find nothing.
+        """
+        return []
+
+    def flaws(self, source: str, stem: str, library: library.Library) -> list[errors.Flaw]:
+        """
+        Find nothing.
+        """
+        return []
+
+    def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
+        """
+        Freeze nothing beside the recipe.
+        """
+        return {}
+
+    def graph(self, recipe: library.Recipe) -> dict[str, plain.Json]:
+        """
+        Draw nothing.
+        """
+        return {"nodes": [], "edges": []}
+
+    def json_schema(self) -> dict[str, plain.Json]:
+        """
+        Take anything.
+        """
+        return {"type": "object"}
+
+    async def drive(self, ctx: ports.Context) -> runs.Ending:
+        """
+        Run the commands.
+        """
+        for key, facts in ctx.run.recipe["commands"].items():
+            record = await ctx.perform(key, operations.Command(**{**facts, "argv": tuple(facts["argv"])}))
+            if not record.done:
+                raise errors.RunFailed(f"{key} failed", causes=(key,), key=key)
+        return runs.Ending()
+
+
+def write(project: programs.Project, name: str, commands: Mapping[str, Any]) -> None:
+    """
+    Write a recipe.
+    """
+    project.write(f"recipes/{NAME}/{name}.json", {"commands": commands})
+
+
+@contextlib.contextmanager
+def service(project: programs.Project, **given: str) -> Iterator[programs.Service]:
+    """
+    Serve a project on a free port for the length of the block.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.acceptance.commanding", str(project.path)],
+        env=programs.environment(project, **given),
+        cwd=programs.ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    served = programs.Service(process)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    reader = threading.Thread(target=served.logged.extend, args=(process.stderr,), daemon=True)
+    reader.start()
+    try:
+        for line in process.stdout:
+            if " listens on " in line:
+                served.url = line.split(" listens on ")[1].strip()
+                break
+        assert served.url, served.logged
+        yield served
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        reader.join(10)
+        process.stdout.close()
+        process.stderr.close()
+
+
+def _serve(project: Path) -> int:
+    world = bootstrap.real_world({})
+    dialect = cast(ports.Dialect, Commanding())
+    chosen = settings.load({}, project=project, home=project / "nobody", port=0)
+    world = dataclasses.replace(world, dialects={**registry.DIALECTS, NAME: dialect})
+    return main.serve(chosen, lambda line: print(line, flush=True), world)
+
+
+if __name__ == "__main__":
+    sys.exit(_serve(Path(sys.argv[1])))

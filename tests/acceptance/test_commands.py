@@ -1,0 +1,217 @@
+"""
+Commands of runs in the real service: killed, cancelled, stopped, and taken up again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.processes import kin, register
+from tests.acceptance import commanding, programs
+from tests.unit.processes import broods
+
+EVERYBODY = ("parent", *broods.ALL)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> programs.Project:
+    return programs.make_project(tmp_path / "project")
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> Path:
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    return folder
+
+
+def brood(traces: Path, *kinds: str, **given: Any) -> dict[str, Any]:
+    """
+    Return a command whose processes try to stay.
+    """
+    return {"argv": list(broods.argv(traces, "stubborn", *(kinds or broods.ALL)))} | given
+
+
+def once(traces: Path, *, afterwards: str = "exit 0") -> dict[str, Any]:
+    """
+    Return a command that stays the first time and ends the second.
+    """
+    script = f'if test -e {traces}/parent; then {afterwards}; fi; exec "$@"'
+    return {"argv": ["/bin/sh", "-c", script, "sh", *broods.argv(traces, "stubborn", *broods.ALL)]}
+
+
+def launcher(project: programs.Project) -> int:
+    """
+    Return the process that runs the project's commands.
+    """
+    (path,) = register.found(str(project.data / "processes"))
+    owner, _ = register.read(path)
+    assert owner is not None
+    return owner.launcher_pid
+
+
+def born(traces: Path) -> dict[str, int]:
+    """
+    Wait for a brood.
+    """
+    return asyncio.run(broods.born(traces, *EVERYBODY))
+
+
+def gone(pids: dict[str, int]) -> bool:
+    """
+    Wait until processes are gone.
+    """
+    asyncio.run(broods.until(lambda: not broods.living(pids)))
+    return True
+
+
+def journal(project: programs.Project, run_id: str) -> list[dict[str, Any]]:
+    """
+    Return the lines of a run's journal.
+    """
+    lines = (project.data / "runs" / run_id / "steps.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_a_run_of_commands(project: programs.Project, tmp_path: Path) -> None:
+    """Commands work in the project, their results are steps, and what they said is in logs, masked."""
+    (project.path / "work").mkdir()
+    write = {"argv": ["/bin/sh", "-c", "echo $TOKEN > made; echo $TOKEN"], "secrets": ["TOKEN"], "cwd": "work"}
+    commanding.write(project, "make", {"write": write, "read": {"argv": ["cat", "work/made"], "output_file": "copy"}})
+    with commanding.service(project, TOKEN="sk-of-the-service") as service:
+        run_id = service.start_run(recipe_id="make", args={})
+        run = service.wait(run_id)
+        with service.http() as http:
+            log = http.get(f"/api/runs/{run_id}/logs/write.1.stdout.txt").text
+        code = service.stop()
+
+    assert (run["status"], programs.lines_of(run)) == ("done", [("write", "done"), ("read", "done")])
+    assert (project.path / "copy").read_text() == "sk-of-the-service\n"
+    assert log == "***\n"
+    assert code == 0
+    assert os.listdir(project.data / "processes") == [".gitignore"]
+
+
+def test_after_a_kill_nothing_goes_on(project: programs.Project, traces: Path) -> None:
+    """After kill -9 of the service no process of its commands is left, with a session of its own or twice forked."""
+    commanding.write(project, "stay", {"stay": brood(traces)})
+    with commanding.service(project) as service:
+        service.start_run(recipe_id="stay", args={})
+        pids = born(traces) | {"launcher": launcher(project)}
+        service.signal(signal.SIGKILL)
+        service.ended()
+
+        assert gone(pids)
+
+
+@pytest.mark.parametrize("launcher_too", [False, True])
+def test_a_killed_run_is_taken_up_by_a_clean_service(
+    project: programs.Project, traces: Path, launcher_too: bool
+) -> None:
+    """What was left of the first try is dead before the second begins, even if the launcher was killed as well."""
+    # A zombie is dead; whoever buries orphans here may take its time.
+    living = "grep -q '^State:.[^ZX]' /proc/$(cat $0/$kind)/status 2>/dev/null"
+    check = f"for kind in {' '.join(EVERYBODY)}; do {living} && exit 9; done; exit 0"
+    command = once(traces, afterwards=f'exec /bin/sh -c "$CHECK" "{traces}"') | {"env": {"CHECK": check}}
+    commanding.write(project, "once", {"once": command})
+    with commanding.service(project) as service:
+        run_id = service.start_run(recipe_id="once", args={})
+        pids = born(traces)
+        if launcher_too:
+            service.signal(signal.SIGSTOP)
+            os.kill(launcher(project), signal.SIGKILL)
+        service.signal(signal.SIGKILL)
+        service.ended()
+    with commanding.service(project) as service:
+        run = service.wait(run_id)
+
+    assert (run["status"], broods.living(pids)) == ("done", set())
+    assert [(line["attempt"], line["output"]["exit_code"]) for line in journal(project, run_id)] == [(2, 0)]
+
+
+def test_a_cancelled_run_has_no_process(project: programs.Project, traces: Path) -> None:
+    """When a run has ended as cancelled, its commands are gone."""
+    commanding.write(project, "stay", {"stay": brood(traces)})
+    with commanding.service(project) as service:
+        run_id = service.start_run(recipe_id="stay", args={})
+        pids = born(traces)
+        with service.http() as http:
+            answer = http.post(f"/api/runs/{run_id}/cancel")
+        run = service.wait(run_id)
+
+        assert answer.status_code == 200
+        assert (run["status"], broods.living(pids)) == ("cancelled", set())
+
+
+def test_a_stopped_service_leaves_no_process(project: programs.Project, traces: Path) -> None:
+    """After the grace of a stop a command is cut off without a record, and runs again at the next start."""
+    commanding.write(project, "once", {"once": once(traces)})
+    with commanding.service(project) as service:
+        run_id = service.start_run(recipe_id="once", args={})
+        pids = born(traces) | {"launcher": launcher(project)}
+        service.signal(signal.SIGTERM)
+        service.signal(signal.SIGTERM)
+        service.ended()
+        left, lines = broods.living(pids), journal(project, run_id)
+    with commanding.service(project) as service:
+        run = service.wait(run_id)
+
+    assert (left, lines) == (set(), [])
+    assert run["status"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("on_interrupted", "holds"),
+    [
+        ("rerun", lambda run: run["status"] == "done"),
+        ("fail", lambda run: run["status"] == "failed" and run["steps"][0]["error"]["code"] == "interrupted"),
+        ("ask", lambda run: run["status"] == "paused" and run["error"]["code"] == "step_interrupted"),
+    ],
+)
+def test_a_killed_launcher_is_an_interruption(
+    project: programs.Project, traces: Path, on_interrupted: str, holds: Callable[[dict[str, Any]], bool]
+) -> None:
+    """The service goes on with a new launcher, and the command that was cut off fares as its operation says."""
+    commanding.write(project, "once", {"once": once(traces) | {"on_interrupted": on_interrupted}})
+    commanding.write(project, "next", {"next": {"argv": ["/bin/true"]}})
+    with commanding.service(project) as service:
+        run_id = service.start_run(recipe_id="once", args={})
+        pids = born(traces)
+        first = launcher(project)
+        os.kill(first, signal.SIGKILL)
+        run = service.wait_until(run_id, holds)
+        left = broods.living(pids)
+        other = service.wait(service.start_run(recipe_id="next", args={}))
+
+        assert run["run_id"] == run_id
+        assert (left, other["status"]) == (set(), "done")
+        assert launcher(project) != first
+
+
+def test_many_runs_of_commands_leave_nothing(project: programs.Project) -> None:
+    """After forty runs of commands, half of them cancelled, neither process nor register entry nor descriptor is left."""
+    commanding.write(project, "quick", {"quick": {"argv": ["/bin/true"]}})
+    commanding.write(project, "slow", {"slow": {"argv": ["/bin/sleep", "60"]}})
+    with commanding.service(project) as service:
+        service.wait(service.start_run(recipe_id="quick", args={}))
+        pid = launcher(project)
+        before = len(os.listdir(f"/proc/{pid}/fd"))
+        ids = [service.start_run(recipe_id=name, args={}) for name in ("quick", "slow") * 20]
+        with service.http() as http:
+            for slow in ids[1::2]:
+                assert http.post(f"/api/runs/{slow}/cancel").status_code == 200
+        ended = [service.wait(run_id)["status"] for run_id in ids]
+
+        assert ended == ["done", "cancelled"] * 20
+        assert kin.descendants(kin.table(), [pid]) == {pid}
+        assert len(os.listdir(f"/proc/{pid}/fd")) == before
+        (path,) = register.found(str(project.data / "processes"))
+        assert register.read(path)[1] == []

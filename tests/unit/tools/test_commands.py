@@ -1,0 +1,385 @@
+"""
+The performer of commands: real programs in a workspace, and what a record says of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app import clock, errors
+from app.engine import operations, ports, records, states, stepping
+from app.processes import commands as processes
+from app.processes import supervisor
+from app.tools import command_outputs
+from app.tools.commands import MAX_STDIN_BYTES, CommandPerformer
+from app.tools.workspaces import Workspaces
+from tests.unit.calls import Desk
+from tests.unit.processes import broods
+
+SECRET = "sk-very-secret-4711"
+ENVIRON = {**os.environ, "TOKEN": SECRET, "EMPTY": ""}
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    project = tmp_path / "project"
+    project.mkdir()
+    return Desk(working_dir=project)
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[supervisor.Supervisor]:
+    started = supervisor.Supervisor(tmp_path / "processes", clock.RandomIds(), ENVIRON)
+    yield started
+    await started.close()
+
+
+@pytest.fixture
+def performer(desk: Desk, running: supervisor.Supervisor) -> CommandPerformer:
+    return CommandPerformer(running, Workspaces([desk.working_dir]), ENVIRON, ["service-wide secret"])
+
+
+def shell(script: str, **given: Any) -> operations.Command:
+    """
+    Return a command that runs a script.
+    """
+    return operations.Command(argv=("/bin/sh", "-c", script), **given)
+
+
+class Broken:
+    """
+    A supervisor whose launcher is always lost.
+    """
+
+    def __init__(self) -> None:
+        self.requests = 0
+
+    async def run(self, request: processes.Request) -> processes.Ended:
+        """
+        Lose the launcher.
+        """
+        self.requests += 1
+        raise processes.LauncherLost
+
+
+class TestRecords:
+    """
+    What comes of a command.
+    """
+
+    async def test_a_success_says_everything(self, desk: Desk, performer: CommandPerformer) -> None:
+        """Outputs, exit code, sizes and what was used are in the output; the first words are the summary."""
+        result = await performer.perform(desk.call(shell("echo out; echo err >&2")))
+        told = result.output
+
+        assert (result.status, result.error, result.summary) == (states.StepState.DONE, None, "out")
+        assert (told["exit_code"], told["signal"], told["stdout"], told["stderr"]) == (0, None, "out\n", "err\n")
+        assert (told["stdout_bytes"], told["stdout_truncated"], told["stderr_truncated"]) == (4, False, False)
+        assert (told["leftovers"], told["survivors"]) == (0, 0)
+        assert told["cpu_seconds"] >= 0
+        assert told["peak_bytes"] > 0
+
+    async def test_an_unexpected_exit_code_fails_the_step(self, desk: Desk, performer: CommandPerformer) -> None:
+        """The output is there all the same."""
+        result = await performer.perform(desk.call(shell("echo out; exit 7")))
+
+        assert result.status is states.StepState.FAILED
+        assert result.error is not None
+        assert (result.error.code, result.error.detail) == ("exit_code", {"exit_code": 7})
+        assert result.output["stdout"] == "out\n"
+
+    async def test_an_expected_exit_code_does_not(self, desk: Desk, performer: CommandPerformer) -> None:
+        """What counts as a success is the operation's to say, zero included."""
+        results = [
+            await performer.perform(desk.call(shell(f"exit {code}", exit_codes=(1, 2)))) for code in (0, 1, 2, 3)
+        ]
+
+        assert [result.status.value for result in results] == ["failed", "done", "done", "failed"]
+        assert [result.output["exit_code"] for result in results] == [0, 1, 2, 3]
+
+    async def test_a_signal_fails_the_step(self, desk: Desk, performer: CommandPerformer) -> None:
+        """The signal is named."""
+        result = await performer.perform(desk.call(shell("kill -KILL $$")))
+
+        assert result.error is not None
+        assert (result.error.code, result.error.detail) == ("signal", {"signal": "SIGKILL", "number": 9})
+        assert (result.output["exit_code"], result.output["signal"]) == (None, "SIGKILL")
+
+    async def test_time_runs_out(self, desk: Desk, performer: CommandPerformer) -> None:
+        """The step fails with what had been said until then, and nothing goes on."""
+        result = await performer.perform(desk.call(shell("echo begun; sleep 60", timeout_seconds=0.3)))
+
+        assert result.error is not None
+        assert (result.error.code, result.error.detail) == ("timeout", {"timeout_seconds": 0.3})
+        assert result.output["stdout"] == "begun\n"
+
+    async def test_leftovers_are_told(self, desk: Desk, performer: CommandPerformer) -> None:
+        """A process that stays behind is ended with the step, and counted."""
+        result = await performer.perform(desk.call(shell("sleep 60 & exit 0")))
+
+        assert (result.status, result.output["leftovers"]) == (states.StepState.DONE, 1)
+
+    async def test_a_cancel_reaches_the_processes(
+        self, desk: Desk, performer: CommandPerformer, tmp_path: Path
+    ) -> None:
+        """When the performer has been cancelled, nothing of the command lives."""
+        operation = operations.Command(argv=broods.argv(tmp_path, "stubborn", *broods.ALL))
+        work = asyncio.ensure_future(performer.perform(desk.call(operation)))
+        pids = await broods.born(tmp_path, "parent", *broods.ALL)
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+
+        assert broods.living(pids) == set()
+
+
+class TestPlaces:
+    """
+    Folders and files of a command.
+    """
+
+    async def test_it_runs_in_the_workspace(self, desk: Desk, performer: CommandPerformer) -> None:
+        """Its folder is the run's working folder, or one below it."""
+        (desk.working_dir / "a" / "b").mkdir(parents=True)
+        (desk.working_dir / "link").symlink_to("a")
+        seen = [
+            (await performer.perform(desk.call(shell("pwd -P", cwd=cwd)))).output["stdout"].strip()
+            for cwd in (".", "", "a/b", "link/b")
+        ]
+
+        assert [Path(path).relative_to(desk.working_dir).as_posix() for path in seen] == [".", ".", "a/b", "a/b"]
+
+    @pytest.mark.parametrize("path", ["..", "/etc", "a/../..", "out", "out/below", ".control-room", "~/x", "a\0b"])
+    async def test_no_place_outside_is_reached(self, desk: Desk, performer: CommandPerformer, path: str) -> None:
+        """Neither folder nor file may lie outside the workspace, links followed; nothing is started."""
+        (desk.working_dir / "out").symlink_to("/etc")
+        for place in ({"cwd": path}, {"output_file": path}):
+            with pytest.raises(errors.ToolFailed) as failed:
+                await performer.perform(desk.call(shell("touch started", **place)))
+
+            assert failed.value.code in ("path_outside_workspace", "write_failed")
+        assert not (desk.working_dir / "started").exists()
+
+    async def test_a_workspace_elsewhere_is_refused(self, tmp_path: Path, performer: CommandPerformer) -> None:
+        """A run folder that names another part of the disk runs nothing there."""
+        with pytest.raises(errors.ToolFailed) as failed:
+            await performer.perform(Desk(working_dir=tmp_path).call(shell("true")))
+
+        assert failed.value.code == "workspace_not_allowed"
+
+    async def test_a_missing_folder_is_told(self, desk: Desk, performer: CommandPerformer) -> None:
+        """A folder that is not there, or is none, has its own code."""
+        (desk.working_dir / "file").write_text("x")
+        for cwd in ("none", "file"):
+            with pytest.raises(errors.StepError) as failed:
+                await performer.perform(desk.call(shell("true", cwd=cwd)))
+
+            assert failed.value.code == "cwd_missing"
+
+    async def test_standard_output_goes_to_a_file(self, desk: Desk, performer: CommandPerformer) -> None:
+        """The file gets every byte, secrets too, in place of what was there; the record gets it as text and masked."""
+        (desk.working_dir / "deep" / "er").mkdir(parents=True)
+        (desk.working_dir / "deep" / "er" / "out.txt").write_text("something longer than what comes now, much longer")
+        operation = shell("printf 'a\\377%s' $TOKEN", secrets=("TOKEN",), output_file="deep/er/out.txt")
+        result = await performer.perform(desk.call(operation))
+        made = await performer.perform(desk.call(shell("echo made", output_file="new/folder/x")))
+
+        assert (desk.working_dir / "deep/er/out.txt").read_bytes() == b"a\xff" + SECRET.encode()
+        assert result.output["stdout"] == "a\ufffd***"
+        assert (desk.working_dir / "new/folder/x").read_text() == made.output["stdout"] == "made\n"
+
+    @pytest.mark.parametrize("kind", ["folder", "pipe", "link"])
+    async def test_only_a_file_can_take_output(self, desk: Desk, performer: CommandPerformer, kind: str) -> None:
+        """What is no regular file is refused at once, and no descriptor stays open."""
+        place = desk.working_dir / "place"
+        makers = {"folder": place.mkdir, "pipe": lambda: os.mkfifo(place), "link": lambda: place.symlink_to("there")}
+        makers[kind]()
+        (desk.working_dir / "sub").mkdir()
+        before = {*os.listdir("/proc/self/fd")}
+        with pytest.raises(errors.ToolFailed) as failed:
+            await performer.perform(desk.call(shell("true", output_file="place", cwd="sub")))
+
+        assert failed.value.code in ("not_a_file", "write_failed")
+        assert {*os.listdir("/proc/self/fd")} == before
+
+
+class TestEnvironmentAndInput:
+    """
+    What a command is given.
+    """
+
+    async def test_secrets_are_named_and_masked(self, desk: Desk, performer: CommandPerformer) -> None:
+        """A secret reaches the command, and neither the record nor a log."""
+        operation = shell("test $TOKEN = " + SECRET + " && echo $TOKEN; echo x${TOKEN}x >&2", secrets=("TOKEN",))
+        result = await performer.perform(desk.call(operation))
+
+        assert (result.output["exit_code"], result.output["stdout"], result.output["stderr"]) == (0, "***\n", "x***x\n")
+        assert SECRET not in str(desk.logs) + str(result)
+        assert desk.logs == {"brief.1.stdout.txt": "***\n", "brief.1.stderr.txt": "x***x\n"}
+
+    async def test_a_missing_secret_fails_the_step(self, desk: Desk, performer: CommandPerformer) -> None:
+        """All that are missing are named; an empty one is not missing."""
+        with pytest.raises(errors.StepError) as failed:
+            await performer.perform(desk.call(shell("true", secrets=("ZZZ", "TOKEN", "EMPTY", "AAA"))))
+
+        assert (failed.value.code, failed.value.detail) == ("missing_secrets", {"missing_secrets": ["AAA", "ZZZ"]})
+
+    async def test_variables_win_over_secrets(self, desk: Desk, performer: CommandPerformer) -> None:
+        """A variable that is set replaces a secret of the same name, and both values are masked."""
+        operation = shell(f"echo $TOKEN {SECRET}", secrets=("TOKEN",), env={"TOKEN": "another-value"})
+        result = await performer.perform(desk.call(operation))
+
+        assert result.output["stdout"] == "*** ***\n"
+
+    async def test_a_command_knows_its_run(self, desk: Desk, performer: CommandPerformer) -> None:
+        """Our own command lines find the run and its depth, whatever the operation says."""
+        operation = shell(
+            "echo $CONTROL_ROOM_RUN_ID $CONTROL_ROOM_DEPTH $A", env={"CONTROL_ROOM_RUN_ID": "x", "A": "b"}
+        )
+        result = await performer.perform(desk.call(operation))
+
+        assert result.output["stdout"] == "20260210T143000Z-abc123 0 b\n"
+
+    @pytest.mark.parametrize("blob", [False, True])
+    async def test_input_is_a_text_or_a_blob(self, desk: Desk, performer: CommandPerformer, blob: bool) -> None:
+        """What it reads stands in the operation or is kept outside the journal."""
+        text = "ünï\n" * 50_000
+        result = await performer.perform(desk.call(shell("wc -c", stdin=desk.blob(text) if blob else text)))
+
+        assert int(result.output["stdout"]) == len(text.encode())
+
+    @pytest.mark.parametrize(
+        ("operation", "code"),
+        [
+            (operations.Command(argv=()), "invalid_command"),
+            (operations.Command(argv=("",)), "invalid_command"),
+            (operations.Command(argv=("/bin/true", "a\0")), "invalid_command"),
+            (operations.Command(argv=("/bin/true",), env={"A": "\0"}), "invalid_command"),
+            (operations.Command(argv=("/bin/true",), env={"A=B": "c"}), "invalid_command"),
+            (operations.Command(argv=("/bin/true",), env={"": "c"}), "invalid_command"),
+            (operations.Command(argv=("/bin/true",), stdin=["no text"]), "invalid_command"),
+            (operations.Command(argv=("/bin/true",), stdin="x" * (MAX_STDIN_BYTES + 1)), "stdin_too_large"),
+            (operations.Command(argv=("no-such-program-here",)), "program_missing"),
+            (operations.Command(argv=("/etc/passwd",)), "program_not_executable"),
+        ],
+    )
+    async def test_what_cannot_be_run_is_refused(
+        self, desk: Desk, performer: CommandPerformer, operation: operations.Command, code: str
+    ) -> None:
+        """Every reason has its code."""
+        with pytest.raises(errors.StepError) as failed:
+            await performer.perform(desk.call(operation))
+
+        assert failed.value.code == code
+
+
+class TestOutputs:
+    """
+    How much is kept.
+    """
+
+    async def test_the_record_has_as_much_as_the_operation_wants(self, desk: Desk, performer: CommandPerformer) -> None:
+        """Of standard output the beginning, of standard error the end; the logs have all of it."""
+        script = "for n in 1 2 3 4 5; do echo line $n; echo line $n >&2; done"
+        result = await performer.perform(desk.call(shell(script, output_limit_bytes=7)))
+        told = result.output
+
+        assert (told["stdout"], told["stderr"]) == ("line 1\n", "line 5\n")
+        assert (told["stdout_bytes"], told["stdout_truncated"], told["stderr_truncated"]) == (35, True, True)
+        assert desk.logs["brief.1.stdout.txt"] == "".join(f"line {n}\n" for n in range(1, 6))
+
+    async def test_a_silent_command_leaves_no_log(self, desk: Desk, performer: CommandPerformer) -> None:
+        """Nothing is written where nothing was said."""
+        result = await performer.perform(desk.call(operations.Command(argv=("/bin/true",))))
+
+        assert desk.logs == {}
+        assert result.summary == "exit code 0"
+
+    async def test_a_large_output_is_cut_and_told(self, desk: Desk, performer: CommandPerformer) -> None:
+        """More than is held does not fill the memory; the log says how much is missing."""
+        size = processes.HELD_BYTES + 5
+        script = f"import sys; sys.stdout.write('x' * {size})"
+        result = await performer.perform(desk.call(operations.Command(argv=(sys.executable, "-c", script))))
+
+        assert len(result.output["stdout"]) == operations.Command(argv=("x",)).output_limit_bytes
+        assert (result.output["stdout_bytes"], result.output["stdout_truncated"]) == (size, True)
+        assert desk.logs["brief.1.stdout.txt"].endswith("\n[5 bytes are not kept]\n")
+
+    @given(
+        before=st.integers(0, 30),
+        after=st.integers(0, 30),
+        limit=st.integers(0, 80),
+        held=st.integers(0, 80),
+        at_end=st.booleans(),
+    )
+    def test_no_part_of_a_secret_is_left_by_a_cut(
+        self, before: int, after: int, limit: int, held: int, at_end: bool
+    ) -> None:
+        """Wherever an output is cut off, no more of a secret than by chance can be read."""
+        whole = b"." * before + b"SECRET-0123456789" + b"." * after
+        content = whole[max(len(whole) - held, 0) :] if at_end else whole[:held]
+        output = processes.Output(content=content, size_bytes=len(whole))
+        said = command_outputs.said(output, limit, ["SECRET-0123456789"], at_end=at_end)
+
+        assert not set("SECRT0123456789") & set(said.text.replace("***", ""))
+        assert said.truncated == (min(limit, len(content)) < len(whole))
+
+    async def test_what_the_service_keeps_secret_is_masked_too(self, desk: Desk, performer: CommandPerformer) -> None:
+        """A command that finds the service's own token elsewhere does not spread it."""
+        result = await performer.perform(desk.call(shell("echo the service-wide secret")))
+
+        assert result.output["stdout"] == "the ***\n"
+
+
+class TestLostLaunchers:
+    """
+    Commands that were cut off together with what runs them.
+    """
+
+    async def test_it_runs_again(self, desk: Desk, performer: CommandPerformer, running: supervisor.Supervisor) -> None:
+        """A command that may be repeated is, once nothing of its first try is left."""
+        script = "echo $$ >> tries; test $(wc -l < tries) -gt 1 && exit 0; sleep 60"
+        work = asyncio.ensure_future(performer.perform(desk.call(shell(script))))
+        tries = desk.working_dir / "tries"
+        await broods.until(lambda: tries.exists() and bool(tries.read_text()))
+        assert running.launcher_pid is not None
+        os.kill(running.launcher_pid, signal.SIGKILL)
+        result = await work
+        first, second = map(int, tries.read_text().split())
+
+        assert result.status is states.StepState.DONE
+        assert broods.living({"first": first, "second": second}) == set()
+
+    async def test_it_fails_if_it_must_not_run_again(self, desk: Desk) -> None:
+        """`fail` makes a failed step of it."""
+        broken = Broken()
+        result = await _perform(broken, desk.call(shell("true", on_interrupted="fail")))
+
+        assert result.error is not None
+        assert (result.error.code, broken.requests) == ("interrupted", 1)
+
+    @pytest.mark.parametrize(
+        ("on_interrupted", "reason", "requests"), [("ask", "step_interrupted", 1), ("rerun", "crash_loop", 3)]
+    )
+    async def test_a_person_is_asked(self, desk: Desk, on_interrupted: Any, reason: str, requests: int) -> None:
+        """`ask` parks the run, and so does a launcher that dies again and again."""
+        broken = Broken()
+        with pytest.raises(stepping.Parked) as parked:
+            await _perform(broken, desk.call(shell("true", on_interrupted=on_interrupted)))
+
+        assert (parked.value.reason, broken.requests) == (reason, requests)
+        assert (parked.value.error.code, parked.value.error.key) == (reason, "brief")
+
+
+async def _perform(running: Broken, call: ports.Call) -> records.Result:
+    return await CommandPerformer(running, Workspaces([Path(call.run.working_dir)]), ENVIRON).perform(call)
