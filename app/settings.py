@@ -27,7 +27,7 @@ CRASH_AT = PREFIX + "CRASH_AT"
 """For tests only: `point:N` makes the process kill itself when it passes that probe for the Nth time."""
 
 OUTSIDE = ("CONTROL_ROOM_RUN_ID", "CONTROL_ROOM_DEPTH", "CONTROL_ROOM_COMMAND", "CONTROL_ROOM_SERVER", CRASH_AT)
-"""Variables with the prefix that are no settings of the service: facts for what it starts, the command line's server, tests."""
+"""Variables with the prefix that are no settings: facts for what the service starts, the client's server, tests."""
 
 
 def _setting(default: Any, env: str, meaning: str) -> Any:
