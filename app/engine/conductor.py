@@ -18,6 +18,7 @@ from app.engine import operations, plain
 from app.engine.records import BlobRef, Place, Record
 
 _KEY = re.compile(r"[^\x00-\x1f\x7f]{1,300}")
+_NONE: frozenset[str] = frozenset()
 
 Running = Coroutine[Any, Any, Any]
 
@@ -47,6 +48,8 @@ class Ask(_Request):
     """Hash of the body."""
     branch: str = ""
     """Path of the branch that asks."""
+    asker: _Branch | None = None
+    """The branch itself."""
 
     def __post_init__(self) -> None:
         self.body = operations.body(self.operation)
@@ -108,13 +111,12 @@ class Conductor:
     def __init__(self, drive: Callable[[], Running]) -> None:
         self._drive = drive
         self._main: _Branch | None = None
-        self._ready: deque[tuple[_Branch, Any, BaseException | None]] = deque()
-        self._askers: dict[str, _Branch] = {}
+        self._ready: list[tuple[_Branch, Any, BaseException | None]] = []
         self._used: set[str] = set()
-        self._cancelled: set[str] = set()
+        self._cancelled: frozenset[str] = _NONE
         self.asks: dict[str, Ask] = {}
         """Open requests by key, in the order of asking."""
-        self.reads: deque[Read] = deque()
+        self.reads: list[Read] = []
         """Open requests for contents; answered before the next record is handed out."""
         self.finished = False
         """Whether the driver is over."""
@@ -135,8 +137,9 @@ class Conductor:
         """
         Hand a record to the branch that asks for its key, and go on until every branch is blocked again.
         """
-        del self.asks[record.key]
-        self._ready.append((self._askers.pop(record.key), record, None))
+        ask = self.asks.pop(record.key)
+        assert ask.asker is not None
+        self._ready.append((ask.asker, record, None))
         self._step_all()
 
     def answer(self, read: Read, content: plain.Json) -> None:
@@ -163,10 +166,11 @@ class Conductor:
             self._drop(self._main)
 
     def _step_all(self) -> None:
-        while self._ready and not self.finished:
-            branch, value, error = self._ready.popleft()
-            if not branch.over:
-                self._step(branch, value, error)
+        while self._ready:
+            ready, self._ready = self._ready, []
+            for branch, value, error in ready:
+                if not (branch.over or self.finished):
+                    self._step(branch, value, error)
 
     def _step(self, branch: _Branch, value: Any, error: BaseException | None) -> None:
         try:
@@ -196,8 +200,8 @@ class Conductor:
         if ask.key in self._used:
             raise errors.DriverFault(f"the key {ask.key!r} was asked for twice", code="key_repeated", key=ask.key)
         self._used.add(ask.key)
-        ask.branch = branch.path
-        self.asks[ask.key], self._askers[ask.key] = ask, branch
+        ask.branch, ask.asker = branch.path, branch
+        self.asks[ask.key] = ask
 
     def _fork(self, branch: _Branch, fork: Fork) -> None:
         branch.forks += 1
@@ -241,16 +245,16 @@ class Conductor:
             self._ready.append((join.owner, {name: join.results[name] for name in join.children}, None))
 
     def _cancel_siblings(self, join: _Join) -> None:
-        for child in join.children.values():
-            if not child.over:
-                self._cancelled.add(child.path)
-                self._drop(child)
+        left = [child for child in join.children.values() if not child.over]
+        self._cancelled |= {child.path for child in left}
+        for child in left:
+            self._drop(child)
 
     def _drop(self, branch: _Branch) -> None:
         branch.over = True
-        for key in [key for key, asker in self._askers.items() if asker is branch]:
-            del self.asks[key], self._askers[key]
-        self.reads = deque(read for read in self.reads if read.branch is not branch)
+        for key in [key for key, ask in self.asks.items() if ask.asker is branch]:
+            del self.asks[key]
+        self.reads = [read for read in self.reads if read.branch is not branch]
         for child in branch.join.children.values() if branch.join else ():
             if not child.over:
                 self._drop(child)

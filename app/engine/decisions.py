@@ -15,6 +15,8 @@ from app.engine.states import RunState
 CRASH_LOOP_TRIES = 3
 """Interrupted tries of one step after which the run is parked."""
 
+_NOTHING: frozenset[int] = frozenset()
+
 PAUSED_BY_PERSON = "paused_by_person"
 """Reason of a pause that a person asked for."""
 
@@ -102,7 +104,7 @@ class Decisions:
     """Error that parked the run."""
     ended: Ended | None = None
     """Its ending, unless it was resumed since."""
-    dead: set[int] = field(default_factory=set)
+    dead: frozenset[int] = _NOTHING
     """Positions of journal lines that replay skips."""
     tries: dict[str, list[Started]] = field(default_factory=dict)
     """Tries begun by key, since the last unpause, release or resume."""
@@ -172,7 +174,7 @@ class Decisions:
         self.taken_since_resume = False
         self.tries.clear()
         self.due.clear()
-        self.dead.update(expand(line["dead"]))
+        self.dead |= expand(line["dead"])
         self.overrides.update(line.get("overrides") or {})
 
 

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from app import clock, errors
 from app.engine.events import EventType
+from app.engine.signals import Signal
 from app.engine.stores import RunLog
 
 _FIRST_WAIT_SECONDS = 0.25
@@ -27,8 +28,8 @@ class Durability:
         self._log = log
         self._clock = time
         self._changed = changed
-        self._healing = asyncio.Lock()
-        self._abandoned = asyncio.Event()
+        self._healing: asyncio.Lock | None = None
+        self._abandoned = Signal()
         self.fault: errors.StorageFault | None = None
         """The write failure that the run waits out now."""
 
@@ -46,9 +47,11 @@ class Durability:
         """
         Give up waiting for room, since the process stops; whoever waits gets an `InterruptionFault`.
         """
-        self._abandoned.set()
+        self._abandoned.give()
 
     async def _heal(self, fault: errors.StorageFault) -> None:
+        # Made when the first write fails, since of many runs few ever see that.
+        self._healing = self._healing or asyncio.Lock()
         async with self._healing:
             self._tell(fault)
             wait = _FIRST_WAIT_SECONDS
@@ -64,13 +67,13 @@ class Durability:
 
     async def _wait(self, seconds: float) -> None:
         sleeping = asyncio.ensure_future(self._clock.sleep(seconds))
-        abandoned = asyncio.ensure_future(self._abandoned.wait())
+        abandoned = self._abandoned.given()
         try:
             await asyncio.wait((sleeping, abandoned), return_when=asyncio.FIRST_COMPLETED)
         finally:
             sleeping.cancel()
             abandoned.cancel()
-        if self._abandoned.is_set():
+        if self._abandoned.is_given():
             raise errors.InterruptionFault
 
     async def _try(self) -> None:

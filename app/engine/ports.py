@@ -192,7 +192,7 @@ class Slots(Protocol):
 
     async def enter(self) -> None:
         """
-        Wait until a place is free and take it; at once if one is held.
+        Wait until a place is free and take it; at once if one is held. Several steps of the run may wait together.
         """
 
     def leave(self) -> None:

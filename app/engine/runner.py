@@ -20,6 +20,7 @@ from app.engine.operations import Gate
 from app.engine.portrait import Portrait
 from app.engine.records import Record
 from app.engine.runs import Transition
+from app.engine.signals import Signal
 from app.engine.states import RunState
 from app.engine.stepping import Equipment, Parked, Stepper, Work
 from app.engine.stores import RunLog
@@ -52,15 +53,14 @@ class Runner:
         self._portrait = Portrait(log, self._context, equipment.clock, changed)
         self._durability = Durability(log, equipment.clock, self._storage_changed)
         self._portrait.durability = self._durability
-        self._stepper = Stepper(log, equipment, self._durability, self._enter, self._portrait.tell, self._land)
+        self._stepper = Stepper(log, equipment, self._durability, slots.enter, self._portrait.tell, self._land)
         self._settlement = settlement.Settlement(log, self._portrait, self._durability, equipment)
         self._works = self._portrait.works
         self._retried = _retried(log.loaded.records)
         self._landed: dict[int, Record] = {}
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing: list[asyncio.Task[None]] = []
         self._failures: list[BaseException] = []
-        self._entrance = asyncio.Lock()
-        self._wake = asyncio.Event()
+        self._wake = Signal()
         self._halt: _Halt | None = None
         self._parked: Parked | None = None
         self._cancelled = log.loaded.decisions.cancel_requested_at is not None
@@ -103,7 +103,7 @@ class Runner:
         Cut off every open step and end as cancelled; the request is durable already.
         """
         self._cancelled = True
-        self._wake.set()
+        self._wake.give()
 
     def pause(self) -> None:
         """
@@ -124,7 +124,7 @@ class Runner:
         self._halt = "stop"
         self._cut_all()
         self._durability.abandon()
-        self._wake.set()
+        self._wake.give()
 
     def view(self) -> views.RunView:
         """
@@ -196,18 +196,19 @@ class Runner:
         work.task.add_done_callback(self._work_over)
 
     def _work_over(self, task: asyncio.Task[None]) -> None:
-        self._closing.discard(task)
+        if task in self._closing:
+            self._closing.remove(task)
         # A step that came to its record has landed it, and there is nothing more to see.
         if not task.cancelled() and (error := task.exception()) is not None:
             self._failures.append(error)
-            self._wake.set()
+            self._wake.give()
 
     # -- perform
 
     async def _perform(self) -> None:
         await self._show_waiting()
-        await self._wake.wait()
-        self._wake.clear()
+        await self._wake.given()
+        self._wake.take_back()
 
     async def _show_waiting(self) -> None:
         gates = [key for key, work in self._works.items() if isinstance(work.ask.operation, Gate)]
@@ -218,15 +219,11 @@ class Runner:
         elif not waits and self._portrait.status is RunState.WAITING:
             await self._portrait.move(Transition.take(self._run_id, self._portrait.now()))
 
-    async def _enter(self) -> None:
-        async with self._entrance:
-            await self._slots.enter()
-
     # -- record
 
     def _land(self, record: Record) -> None:
         self._landed[record.position] = record
-        self._wake.set()
+        self._wake.give()
 
     async def _record(self) -> None:
         while (record := self._landed.pop(len(self._portrait.records), None)) is not None:
@@ -288,7 +285,7 @@ class Runner:
         self._halt = self._halt or halt
         for key in [key for key, work in self._works.items() if not work.performing]:
             self._cut(key)
-        self._wake.set()
+        self._wake.give()
 
     def _cut_all(self) -> None:
         for key in list(self._works):
@@ -297,7 +294,7 @@ class Runner:
     def _cut(self, key: str) -> None:
         work = self._works.pop(key)
         if work.task is not None and not work.task.done():
-            self._closing.add(work.task)
+            self._closing.append(work.task)
             if work.committing:
                 work.cut = True
                 return

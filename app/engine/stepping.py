@@ -106,9 +106,9 @@ class Stepper:
         self._enter = enter
         self._began = began
         self._landed = landed
-        self._recorded: dict[str, set[int]] = {}
+        self._recorded: dict[str, tuple[int, ...]] = {}
         for record in log.loaded.records:
-            self._recorded.setdefault(record.key, set()).add(record.attempt)
+            self._note_recorded(record.key, record.attempt)
 
     async def carry_out(self, work: Work) -> None:
         """
@@ -131,7 +131,7 @@ class Stepper:
     def _rescue(self, work: Work) -> Result | None:
         key, decisions = work.ask.key, self._log.loaded.decisions
         tries = decisions.tries.get(key, [])
-        match verdicts.rescue(work.ask.operation, tries, self._recorded.get(key, set())):
+        match verdicts.rescue(work.ask.operation, tries, self._recorded.get(key, ())):
             case verdicts.Rescue.CRASH_LOOP:
                 raise Parked("crash_loop", _cut_off(key, "crash_loop", "was cut off too often", len(tries)))
             case verdicts.Rescue.ASK:
@@ -223,7 +223,7 @@ class Stepper:
         self._reach("step.before_append")
         record = await self._durability.commit(lambda: self._log.append_step(line))
         self._reach("step.after_append")
-        self._recorded.setdefault(ask.key, set()).add(work.attempt)
+        self._note_recorded(ask.key, work.attempt)
         work.history.append(record)
         await self._prove(record)
         self._tell(record)
@@ -289,6 +289,9 @@ class Stepper:
             usage=result.usage,
             agent_session_id=result.agent_session_id,
         )
+
+    def _note_recorded(self, key: str, attempt: int) -> None:
+        self._recorded[key] = (*self._recorded.get(key, ()), attempt)
 
     def _reach(self, point: str) -> None:
         self._equipment.probes.reach(point)

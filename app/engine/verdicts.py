@@ -4,7 +4,7 @@ Verdicts: small decisions about steps, testable without a journal.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 
 from app.engine import plain
@@ -29,7 +29,7 @@ class Rescue(Enum):
     """It fails."""
 
 
-def rescue(operation: Operation, tries: Sequence[Started], recorded: frozenset[int] | set[int]) -> Rescue:
+def rescue(operation: Operation, tries: Sequence[Started], recorded: Collection[int]) -> Rescue:
     """
     Decide about a step from the tries begun and the attempts that left a line.
     """

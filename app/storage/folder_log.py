@@ -64,8 +64,9 @@ class FolderLog:
         self._steps = Journal(steps, "storage.append", means, authority.steps, means.disk.append_to(steps))
         self._control = Journal(control, "storage.decide", means, authority.control, means.disk.append_to(control))
         self._book = EventsBook(self.run_id, opened.written, self.loaded.decisions.taken)
-        self._projections = Projections(self.run_id, self._start.session_id, means, self._book, set(opened.proven))
-        self._contest, self._healing = asyncio.Lock(), asyncio.Lock()
+        self._projections = Projections(self.run_id, self._start.session_id, means, self._book, opened.proven)
+        self._contest: asyncio.Lock | None = None
+        self._healing: asyncio.Lock | None = None
         self._ending = False
         self._owed: runs.Transition | None = None
         self._closed = False
@@ -208,6 +209,7 @@ class FolderLog:
         Raises:
             errors.StorageFault: there is still no room.
         """
+        self._healing = self._healing or asyncio.Lock()
         async with self._healing:
             await self._steps.heal()
             await self._control.heal()
@@ -259,6 +261,7 @@ class FolderLog:
     # -- decisions
 
     async def _contested(self, kind: decisions.DecisionKind, facts: Mapping[str, plain.Json]) -> bool:
+        self._contest = self._contest or asyncio.Lock()
         async with self._contest:
             if not self._wins(kind, facts):
                 return False

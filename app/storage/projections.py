@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from app import errors
@@ -47,10 +47,10 @@ class Projections:
     Write what is queued in one go, soon; where that comes often, seldom enough to stay within its share of the time.
     """
 
-    def __init__(self, name: str, session_id: str, means: Means, book: EventsBook, proven: set[str]) -> None:
+    def __init__(self, name: str, session_id: str, means: Means, book: EventsBook, proven: Iterable[str]) -> None:
         self._name, self._session_id, self._means, self._book = name, session_id, means, book
         self._folder = layout.run_folder(name)
-        self._proven = proven
+        self._proven = dict.fromkeys(proven)
         self._make: Snapshots | None = None
         self._receipts: list[records.Record] = []
         self._unindexed: list[ReceiptPlace] = []
@@ -74,7 +74,7 @@ class Projections:
         Queue a receipt, unless it was queued before.
         """
         if record.receipt_id is not None and record.receipt_id not in self._proven:
-            self._proven.add(record.receipt_id)
+            self._proven[record.receipt_id] = None
             self._receipts.append(record)
             self._write_soon()
 

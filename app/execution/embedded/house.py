@@ -123,7 +123,7 @@ class House:
             errors.NotFound, errors.JournalCorrupt, errors.Conflict, errors.StorageFault: it cannot be loaded.
         """
         if stay.task is not None:
-            await stay.opened.wait()
+            await stay.opened.given()
         elif stay.log is None:
             queued = self.seats.is_queued(stay.run_id)
             self.seats.withdraw(stay.run_id)

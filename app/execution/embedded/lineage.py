@@ -7,6 +7,9 @@ from __future__ import annotations
 from app.engine import stores
 
 
+_NOBODY: frozenset[str] = frozenset()
+
+
 class Lineage:
     """
     Remember who started a run, for as long as it is unfinished.
@@ -32,6 +35,8 @@ class Lineage:
         """
         Return the runs above one.
         """
+        if run_id not in self._parents:
+            return _NOBODY
         above: set[str] = set()
         while (parent := self._parents.get(run_id)) is not None and parent not in above:
             above.add(parent)

@@ -57,7 +57,7 @@ class Loader:
             stay.failure = errors.ControlRoomError(f"{type(error).__name__}: {error}", code="internal_error")
             raise stay.failure from error
         finally:
-            stay.opened.set()
+            stay.opened.give()
 
     async def unload(self, stay: Stay) -> None:
         """
@@ -68,7 +68,7 @@ class Loader:
             await stay.log.close()
         except errors.StorageFault as fault:
             _log.error("not closed well: %s", fault.message, extra={"run_id": stay.run_id, "code": fault.code})
-        stay.opened.clear()
+        stay.opened.take_back()
         stay.log = stay.runner = None
 
     def _runner(self, stay: Stay, log: stores.RunLog) -> runner.Runner:

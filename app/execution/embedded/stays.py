@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from app.engine import runner, states, stores
+from app.engine import runner, signals, states, stores
 from app.execution.embedded.seats import Seats, Ticket
 
 
@@ -33,7 +33,7 @@ class Stay:
     """The task that loads and runs it; None while it is only queued."""
     failure: BaseException | None = None
     """Why it could not be loaded."""
-    opened: asyncio.Event = field(default_factory=asyncio.Event)
+    opened: signals.Signal = field(default_factory=signals.Signal)
     """Set when loading is over, well or not."""
     sent_on: bool = False
     """Whether a person cancelled or unpaused it, perhaps too late for its present runner to notice."""
@@ -48,7 +48,7 @@ class Seat:
         self._seats = seats
         self._ticket = ticket
         self._arrival = arrival
-        self._coming: set[asyncio.Future[None]] = set()
+        self._coming: list[asyncio.Future[None]] = []
 
     async def enter(self) -> None:
         """
@@ -58,13 +58,13 @@ class Seat:
         if self._seats.is_seated(run_id):
             return
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._coming.add(granted)
+        self._coming.append(granted)
         try:
             if not self._seats.is_queued(run_id):
                 self._seats.join(dataclasses.replace(self._ticket, arrival=self._arrival(), granted=self._let_in))
             await granted
         finally:
-            self._coming.discard(granted)
+            self._coming.remove(granted)
             if not self._coming:
                 self._seats.withdraw(run_id)
 
