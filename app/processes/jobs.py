@@ -48,14 +48,16 @@ class Job:
     """
 
     __slots__ = (
-        "cause", "due", "first_kill", "leftovers", "limit_at", "mark", "number", "pid", "place", "request", "started",
-        "status", "stderr", "stdout", "struck", "survivors", "usage", "vital_sign",
+        "cause", "due", "first_kill", "leftovers", "limit_at", "mark", "number", "pid", "place", "request",
+        "started_by", "status", "stderr", "stdout", "struck", "survivors", "usage", "vital_sign",
     )  # fmt: skip
 
     def __init__(self, request: wire.Start, mark: int, pid: int, outputs: Sequence[outlets.Outlet], now: float) -> None:
         self.request, self.number, self.mark, self.pid = request, request.number, mark, pid
         self.stdout, self.stderr = outputs
-        self.started = kin.started(pid)
+        # Not asked of the system: to be told of a process that is being born takes as long as the birth.
+        self.started_by = kin.ticks()
+        """When it had started, in ticks."""
         self.place = 0
         """Its line in the register."""
         self.status: int | None = None

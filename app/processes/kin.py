@@ -11,6 +11,7 @@ import ctypes
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -105,6 +106,13 @@ def started(pid: int) -> int:
     return int(told[told.rindex(b")") + 2 :].split()[_START]) if told else 0
 
 
+def ticks() -> int:
+    """
+    Return the present, as starts of processes are told; 0 where they are not.
+    """
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")) if LINUX else 0
+
+
 def boot_id() -> str:
     """
     Return what names this run of the machine; `unknown` where the system does not tell.
@@ -134,12 +142,16 @@ def strike(pid: int, started: int, number: signal.Signals) -> None:
     """
     Send a signal to the very process that started then, and to no other that has got its id since.
     """
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        handle = os.pidfd_open(pid)
-        try:
-            if is_alive(pid, started):
-                signal.pidfd_send_signal(handle, number)
-        finally:
+    handle = _handle(pid)
+    try:
+        if is_alive(pid, started):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if handle is not None:
+                    signal.pidfd_send_signal(handle, number)
+                else:
+                    os.kill(pid, number)
+    finally:
+        if handle is not None:
             os.close(handle)
 
 
@@ -162,6 +174,16 @@ def has_group(leader: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def _handle(pid: int) -> int | None:
+    """
+    Return a descriptor of a process; None if it is gone, or where the system has or allows no such thing.
+    """
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
 
 
 def _read(path: str) -> bytes | None:

@@ -140,7 +140,7 @@ class Launcher:
             self._written.release(place)
             raise
         job.place = place
-        self._written.complete(place, register.Entry(job.number, request.run_id, job.pid, job.started))
+        self._written.complete(place, register.Entry(job.number, request.run_id, job.pid, job.started_by))
         if not self._jobs:
             self._look_at = self._check_at = now + _LOOK_SECONDS
         self._jobs[job.number] = self._mains[job.pid] = job

@@ -52,8 +52,8 @@ class Entry(NamedTuple):
     """Run that it belongs to."""
     pid: int
     """Its first process; 0 if it was about to be started."""
-    started: int
-    """When that one started, in ticks."""
+    started_by: int
+    """When that one had started, in ticks."""
 
 
 class Register:

@@ -20,6 +20,7 @@ from app.processes import kin, marks, register
 
 _PATIENCE_SECONDS = 5.0
 _LOOK_SECONDS = 0.02
+_BIRTH_TICKS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +117,14 @@ def _left(series: int, entries: list[register.Entry]) -> dict[int, int]:
     Return the processes that bear a mark of the series or stand in its register, and their descendants.
     """
     table = kin.table()
-    known = {entry.pid for entry in entries if entry.pid in table and table[entry.pid].started == entry.started}
+    known = {entry.pid for entry in entries if _is_entered(entry, table)}
     marked = {pid for pid in table if (mark := marks.of(pid)) is not None and marks.series_of(mark) == series}
     return {pid: table[pid].started for pid in kin.descendants(table, known | marked)}
+
+
+def _is_entered(entry: register.Entry, table: kin.Table) -> bool:
+    """
+    Tell whether a process is the one in a register: it has its id, and started just before that was written.
+    """
+    living = table.get(entry.pid)
+    return living is not None and 0 <= entry.started_by - living.started <= _BIRTH_TICKS

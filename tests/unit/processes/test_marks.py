@@ -122,8 +122,11 @@ class TestKin:
         assert found is None
         assert began > 0
 
-    def test_only_the_very_process_is_struck(self) -> None:
-        """Who has the id of another one by now is spared."""
+    @pytest.mark.parametrize("handles", [True, False])
+    def test_only_the_very_process_is_struck(self, monkeypatch: pytest.MonkeyPatch, handles: bool) -> None:
+        """Who has the id of another one by now is spared, also where a process can be named by its id only."""
+        if not handles:
+            monkeypatch.setattr(kin, "_handle", lambda pid: None)
         process = subprocess.Popen(["/bin/sleep", "60"])
         began = kin.started(process.pid)
         kin.strike(process.pid, began + 1, signal.SIGKILL)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from app import clock
-from app.processes import commands, kin, marks, supervisor
+from app.processes import commands, kin, launched, marks, supervisor
 from tests.unit.processes import broods
 
 
@@ -431,6 +431,44 @@ class TestLostLaunchers:
         ended = await running.run(request("/bin/true"))
 
         assert (ended.exit_code, running.launcher_pid) == (0, launcher)
+
+
+class TestElsewhere:
+    """
+    Systems that tell nothing of descent, as Linux does not once it is asked for nothing.
+    """
+
+    @pytest.fixture
+    async def elsewhere(self, running: supervisor.Supervisor, monkeypatch: pytest.MonkeyPatch) -> supervisor.Supervisor:
+        begin, end = launched._PROGRAM.split("launcher.main")
+        monkeypatch.setattr(
+            launched, "_PROGRAM", f"{begin} from app.processes import kin; kin.LINUX = False; launcher.main{end}"
+        )
+        return running
+
+    async def test_a_cancel_reaches_the_group(self, elsewhere: supervisor.Supervisor, tmp_path: Path) -> None:
+        """A command is ended together with its process group."""
+        work = asyncio.ensure_future(elsewhere.run(request(*broods.argv(tmp_path, "stubborn", "child"))))
+        pids = await broods.born(tmp_path, "parent", "child")
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+
+        await broods.until(lambda: not broods.living(pids))
+
+    async def test_what_stays_in_the_group_is_ended(self, elsewhere: supervisor.Supervisor, tmp_path: Path) -> None:
+        """A command is over when its group is."""
+        ended = await elsewhere.run(request(*broods.argv(tmp_path, "child", "leave")))
+        pids = await broods.born(tmp_path, "child")
+
+        assert (ended.exit_code, broods.living(pids)) == (0, set())
+
+    async def test_results_are_the_same(self, elsewhere: supervisor.Supervisor) -> None:
+        """Outputs, codes and limits are told as on Linux."""
+        said = await elsewhere.run(shell("echo out; exit 5"))
+        late = await elsewhere.run(shell("sleep 60", timeout_seconds=0.2))
+
+        assert (said.exit_code, said.stdout.content, late.cause) == (5, b"out\n", "timeout")
 
 
 def _count_of_processes(running: supervisor.Supervisor) -> int:
