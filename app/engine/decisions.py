@@ -156,14 +156,7 @@ class Decisions:
         return RunState.RUNNING if self.taken_since_resume else RunState.PENDING
 
     def _start(self, line: Mapping[str, Any]) -> None:
-        begun = Started(
-            key=line["key"],
-            attempt=line["attempt"],
-            operation=line["operation"],
-            at=line["at"],
-            due_at=line.get("due_at"),
-            branch=line.get("branch") or "",
-        )
+        begun = started(line)
         self.tries.setdefault(begun.key, []).append(begun)
         if begun.due_at is not None:
             self.due[begun.key] = begun.due_at
@@ -176,6 +169,36 @@ class Decisions:
         self.due.clear()
         self.dead |= expand(line["dead"])
         self.overrides.update(line.get("overrides") or {})
+
+
+def check(line: Mapping[str, Any]) -> None:
+    """
+    Make sure that a line can be folded in.
+
+    Raises:
+        KeyError, ValueError, TypeError: the line lacks a field or holds a wrong one.
+    """
+    if line["kind"] != DecisionKind.STARTED:
+        Decisions().apply(line)
+    elif not isinstance(started(line).attempt, int):
+        raise TypeError("a try has a number")
+
+
+def started(line: Mapping[str, Any]) -> Started:
+    """
+    Read a line that says that a try begins.
+
+    Raises:
+        KeyError: the line lacks a field.
+    """
+    return Started(
+        key=line["key"],
+        attempt=line["attempt"],
+        operation=line["operation"],
+        at=line["at"],
+        due_at=line.get("due_at"),
+        branch=line.get("branch") or "",
+    )
 
 
 def fold(lines: Iterable[Mapping[str, Any]]) -> Decisions:

@@ -310,9 +310,8 @@ class FolderLog:
         self, kind: decisions.DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True
     ) -> None:
         line = {"kind": kind.value, "at": self._now(), **facts}
-        if kind is not decisions.DecisionKind.STARTED:
-            # What cannot be folded in must not be written; of tries, the most frequent line, the engine alone makes it.
-            decisions.Decisions().apply(line)
+        # What cannot be folded in must not be written.
+        decisions.check(line)
 
         def fold(_: Placed) -> None:
             self.loaded.decisions.apply(line)
