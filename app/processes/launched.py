@@ -141,12 +141,16 @@ class Launched:
     async def _ended(self, number: int) -> None:
         """
         Have a command ended, and wait for that, whoever else loses patience.
+
+        A launcher that does not do so in time is killed, and its commands with it.
         """
         reply = self._waiting[number] = self._loop.create_future()
         self._say(wire.End(number), ())
+        overdue = self._loop.call_later(_END_SECONDS, self._process.kill)
         while not reply.done():
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([reply])
+        overdue.cancel()
         if reply.exception() is None:
             _close(reply.result()[1])
 

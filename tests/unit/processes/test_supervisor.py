@@ -419,6 +419,21 @@ class TestLostLaunchers:
 
         assert broods.living(pids) == set()
 
+    async def test_a_launcher_that_hangs_is_killed(
+        self, running: supervisor.Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A cancel does not wait for ever: what the launcher does not end in time is ended without it."""
+        monkeypatch.setattr(launched, "_END_SECONDS", 0.3)
+        work = asyncio.ensure_future(running.run(request(*broods.argv(tmp_path, *broods.ALL))))
+        pids = await broods.born(tmp_path, "parent", *broods.ALL)
+        assert running.launcher_pid is not None
+        os.kill(running.launcher_pid, signal.SIGSTOP)
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+
+        assert broods.living(pids) == set()
+
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
     async def test_a_launcher_does_not_end_at_signals_for_the_service(
         self, running: supervisor.Supervisor, number: signal.Signals
