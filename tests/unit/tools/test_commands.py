@@ -5,7 +5,9 @@ The performer of commands: real programs in a workspace, and what a record says 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -23,10 +25,12 @@ from app.processes import supervisor
 from app.tools import command_outputs
 from app.tools.commands import MAX_STDIN_BYTES, CommandPerformer
 from app.tools.workspaces import Workspaces
+from tests.architecture import sources
 from tests.unit.calls import Desk
 from tests.unit.processes import broods
 
 SECRET = "sk-very-secret-4711"
+DOCUMENT = (sources.ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
 ENVIRON = {**os.environ, "TOKEN": SECRET, "EMPTY": ""}
 
 
@@ -72,6 +76,14 @@ class Broken:
         raise processes.LauncherLost
 
 
+def test_the_document_names_every_field() -> None:
+    """What an operation can say, and what a record says, stands in docs/commands.md."""
+    given = DOCUMENT.split("## What a command is given")[1].split("## What comes of it")[0]
+    fields = {field.name for field in dataclasses.fields(operations.Command)}
+
+    assert fields - set(re.findall(r"`(\w+)`", given)) == set()
+
+
 class TestRecords:
     """
     What comes of a command.
@@ -86,6 +98,7 @@ class TestRecords:
         assert (told["exit_code"], told["signal"], told["stdout"], told["stderr"]) == (0, None, "out\n", "err\n")
         assert (told["stdout_bytes"], told["stdout_truncated"], told["stderr_truncated"]) == (4, False, False)
         assert (told["leftovers"], told["survivors"]) == (0, 0)
+        assert all(f"`{name}`" in DOCUMENT for name in told)
         assert told["cpu_seconds"] >= 0
         assert told["peak_bytes"] > 0
 
