@@ -1,7 +1,7 @@
 """
-A bare FastAPI route on the service's own server: `python -m bench.bare_route --body FILE`.
+A bare FastAPI application on the service's own server: `python -m bench.bare_route --body FILE`.
 
-`GET /` answers the bytes of the file with an entity tag, and 304 where If-None-Match names it.
+`GET /` answers the bytes of the file, `GET /unchanged` a 304 with an entity tag, whatever the request says.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import asyncio
 import hashlib
 import socket
 from pathlib import Path
-from typing import Annotated
 
 import fastapi
 import uvicorn
@@ -20,17 +19,18 @@ import uvloop
 
 def application(body: bytes) -> fastapi.FastAPI:
     """
-    Return an application with one route, which answers ready bytes.
+    Return an application with two routes, which do nothing but answer.
     """
     app = fastapi.FastAPI(openapi_url=None)
-    etag = f'"{hashlib.sha256(body).hexdigest()}"'
-    headers = {"ETag": etag}
+    headers = {"ETag": f'"{hashlib.sha256(body).hexdigest()[:32]}"', "Cache-Control": "no-cache"}
 
     @app.get("/")
-    async def answer(if_none_match: Annotated[str | None, fastapi.Header()] = None) -> fastapi.Response:
-        if if_none_match == etag:
-            return fastapi.Response(status_code=304, headers=headers)
+    async def answer() -> fastapi.Response:
         return fastapi.Response(body, media_type="application/json", headers=headers)
+
+    @app.get("/unchanged")
+    async def unchanged() -> fastapi.Response:
+        return fastapi.Response(status_code=304, headers=headers)
 
     return app
 

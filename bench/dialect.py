@@ -132,9 +132,11 @@ class Bench:
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
         """
-        Execute the recipe.
+        Execute the recipe: what it says to do, and what it says to do then.
         """
         await _DRIVERS[ctx.run.recipe["do"]](ctx)
+        if "then" in ctx.run.recipe:
+            await _DRIVERS[ctx.run.recipe["then"]](ctx)
         return runs.Ending()
 
 

@@ -20,6 +20,9 @@ from bench import dialect
 STEPS = "steps-{}"
 """Recipe of so many no-op steps; `make_project` writes those that it is asked for."""
 
+STEPS_AND_AGENT = "steps-{}-agent"
+"""The same, and then an agent that never answers."""
+
 GATE, AGENT, COMMAND = "gate", "agent", "command"
 """Recipes of one step that waits: for a person, for an agent that never answers, for a program that does nothing."""
 
@@ -28,7 +31,8 @@ _ADDRESS = "http://bench.invalid"
 
 def make_project(folder: Path, *, steps: tuple[int, ...] = (10,)) -> Path:
     """
-    Make a project with the recipes `gate`, `agent`, `command` and, for each number of steps, `steps-N`; return it.
+    Make a project with the recipes `gate`, `agent`, `command` and, for each number of steps, `steps-N` and
+    `steps-N-agent`; return it.
     """
     data = folder / ".control-room"
     recipes = data / "recipes" / dialect.NAME
@@ -109,5 +113,8 @@ async def execute_many(room: bootstrap.Room, recipe_id: str, *, count: int, at_a
 
 
 def _recipes(steps: tuple[int, ...]) -> Mapping[str, Mapping[str, plain.Json]]:
-    waiting = {name: {"do": name} for name in (GATE, AGENT, COMMAND)}
-    return {**waiting, **{STEPS.format(count): {"do": "steps", "steps": count} for count in steps}}
+    recipes: dict[str, Mapping[str, plain.Json]] = {name: {"do": name} for name in (GATE, AGENT, COMMAND)}
+    for count in steps:
+        recipes[STEPS.format(count)] = {"do": "steps", "steps": count}
+        recipes[STEPS_AND_AGENT.format(count)] = {"do": "steps", "steps": count, "then": AGENT}
+    return recipes

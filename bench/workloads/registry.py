@@ -7,7 +7,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bench import workload
-from bench.workloads import w01_one_run, w02_many_runs, w03_long_runs, w04_over_http, w05_waiting, w09_commands
+from bench.workloads import (
+    w01_one_run,
+    w02_many_runs,
+    w03_long_runs,
+    w04_over_http,
+    w05_waiting,
+    w06_polls,
+    w07_lists,
+    w08_restart,
+    w09_commands,
+    w10_followers,
+)
 
 _ALL: tuple[workload.Workload, ...] = (
     w01_one_run.WORKLOAD,
@@ -16,7 +27,11 @@ _ALL: tuple[workload.Workload, ...] = (
     w04_over_http.WORKLOAD,
     w05_waiting.AT_GATE,
     w05_waiting.AT_AGENT,
+    w06_polls.WORKLOAD,
+    w07_lists.WORKLOAD,
+    w08_restart.WORKLOAD,
     w09_commands.WORKLOAD,
+    w10_followers.WORKLOAD,
 )
 """One line for each."""
 

@@ -49,6 +49,10 @@ _RUNS, _LABELS, _RECEIPTS, _ISSUES = map(_table, (RunRow, RunLabelRow, ReceiptRo
 TABLES = (_LABELS, _RUNS, _RECEIPTS, _ISSUES)
 """All tables, those that refer to others first."""
 
+_SUMMARY = tuple(name for name in stores.RunSummary.__slots__ if name != "labels")
+_ROW = select(*(_RUNS.c[name] for name in _SUMMARY), _RUNS.c.idempotency_key, _RUNS.c.request_sha256)
+"""A run's row: what its summary holds in the order of that, and what is not shown."""
+
 
 # Statements on the path of every run are built once: building one costs more than executing it.
 _REMOVE_LABELS = delete(_LABELS).where(_LABELS.c.run_id == bindparam("of_run"))
@@ -133,14 +137,14 @@ def get_run(session: ReadSession, run_id: str) -> IndexedRun | None:
     """
     Return a run's row.
     """
-    return _one(session, select(_RUNS).where(_RUNS.c.run_id == run_id))
+    return _one(session, _ROW.where(_RUNS.c.run_id == run_id))
 
 
 def find_key(session: ReadSession, idempotency_key: str) -> IndexedRun | None:
     """
     Return the run made under a key; the column is unique, so there is at most one.
     """
-    return _one(session, select(_RUNS).where(_RUNS.c.idempotency_key == idempotency_key))
+    return _one(session, _ROW.where(_RUNS.c.idempotency_key == idempotency_key))
 
 
 def find_busy(session: ReadSession, recipe_id: str) -> str | None:
@@ -176,7 +180,7 @@ def list_runs(session: ReadSession, query: stores.RunQuery) -> list[stores.RunSu
     """
     led_by_label = query.label is not None and query.status not in _UNFINISHED
     leading = _LABELS if led_by_label else _RUNS
-    found = select(_RUNS).where(*_filters(query, leading), *_span(query, leading))
+    found = _ROW.where(*_filters(query, leading), *_span(query, leading))
     if led_by_label:
         found = found.select_from(_LABELS.join(_RUNS, _RUNS.c.run_id == _LABELS.c.run_id))
     newest = found.order_by(leading.c.created_at.desc(), leading.c.run_id.desc())
@@ -187,7 +191,7 @@ def list_unfinished(session: ReadSession) -> list[stores.RunSummary]:
     """
     Return every unfinished run, oldest first; the partial index holds just these.
     """
-    return _summaries(session, select(_RUNS).where(_unfinished()).order_by(_RUNS.c.created_at, _RUNS.c.run_id))
+    return _summaries(session, _ROW.where(_unfinished()).order_by(_RUNS.c.created_at, _RUNS.c.run_id))
 
 
 def count_by_status(session: ReadSession) -> dict[str, int]:
@@ -276,7 +280,7 @@ def _insert_runs(session: WriteSession, fresh: Sequence[IndexedRun]) -> None:
 
 
 def _values(run: IndexedRun) -> dict[str, Any]:
-    values = {name: getattr(run.summary, name) for name in run.summary.__slots__ if name != "labels"}
+    values = {name: getattr(run.summary, name) for name in _SUMMARY}
     return values | {"idempotency_key": run.idempotency_key, "request_sha256": run.request_sha256}
 
 
@@ -320,8 +324,8 @@ def _labels(session: ReadSession, run_ids: list[str]) -> dict[str, dict[str, str
 
 
 def _summary(row: Any, labels: Mapping[str, Mapping[str, str]]) -> stores.RunSummary:
-    names = [name for name in stores.RunSummary.__slots__ if name != "labels"]
-    return stores.RunSummary(**{name: getattr(row, name) for name in names}, labels=labels.get(row.run_id, {}))
+    fields = dict(zip(_SUMMARY, row, strict=False))
+    return stores.RunSummary(**fields, labels=labels.get(row[0], {}))
 
 
 def _unfinished() -> ColumnElement[bool]:
