@@ -26,7 +26,13 @@ _SENDABLE = r"[\x21-\x7e]+"
 CRASH_AT = PREFIX + "CRASH_AT"
 """For tests only: `point:N` makes the process kill itself when it passes that probe for the Nth time."""
 
-OUTSIDE = ("CONTROL_ROOM_RUN_ID", "CONTROL_ROOM_DEPTH", "CONTROL_ROOM_COMMAND", "CONTROL_ROOM_SERVER", CRASH_AT)
+RUN_ID = PREFIX + "RUN_ID"
+"""Tells what a run starts which run that is."""
+
+DEPTH = PREFIX + "DEPTH"
+"""Tells what a run starts how many runs are above that one."""
+
+OUTSIDE = (RUN_ID, DEPTH, "CONTROL_ROOM_COMMAND", "CONTROL_ROOM_SERVER", CRASH_AT)
 """Variables with the prefix that are no settings: facts for what the service starts, the client's server, tests."""
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from pathlib import PurePath
 
-from app import errors
+from app import errors, settings
 from app.agents.backends import Backends
 from app.engine import operations, plain, ports, records, states
 
@@ -45,7 +45,7 @@ class AgentPerformer:
         await call.write_log(_log_name(call, "prompt"), _shown(prompt))
         reply = await self._asked(operation.backend, prompt)
         await call.write_log(_log_name(call, "reply"), reply.text)
-        return _result(reply, may_abstain=operation.may_abstain)
+        return _result(reply, operation)
 
     def _prompt(self, call: ports.Call, operation: operations.AgentCall, text: str) -> ports.AgentPrompt:
         model = operation.model
@@ -63,6 +63,7 @@ class AgentPerformer:
             run_id=call.run.run_id,
             key=call.key,
             attempt=call.attempt,
+            env={settings.RUN_ID: call.run.run_id, settings.DEPTH: str(call.run.depth)},
         )
 
     async def _asked(self, backend: str, prompt: ports.AgentPrompt) -> ports.AgentReply:
@@ -106,8 +107,8 @@ def _log_name(call: ports.Call, kind: str) -> str:
     return f"{call.key}.{call.attempt}.{kind}.md"
 
 
-def _result(reply: ports.AgentReply, *, may_abstain: bool) -> records.Result:
-    error = reply.error or _nothing_said(reply.text.strip(), may_abstain=may_abstain)
+def _result(reply: ports.AgentReply, operation: operations.AgentCall) -> records.Result:
+    error = reply.error or _nothing_said(reply.text.strip(), operation)
     return records.Result(
         status=states.StepState.FAILED if error else states.StepState.DONE,
         output=None if error else reply.text,
@@ -117,11 +118,11 @@ def _result(reply: ports.AgentReply, *, may_abstain: bool) -> records.Result:
     )
 
 
-def _nothing_said(text: str, *, may_abstain: bool) -> records.StepError | None:
+def _nothing_said(text: str, operation: operations.AgentCall) -> records.StepError | None:
     abstained = _ABSTAINED.fullmatch(text)
-    if not text:
+    if not text and not operation.may_be_blank:
         return records.StepError(code="empty_reply", message="The agent answered with nothing.")
-    if abstained and not may_abstain:
+    if abstained and not operation.may_abstain:
         return records.StepError(
             code="abstained", message=f"The agent abstained: {abstained[1] or 'it gave no reason'}"
         )

@@ -6,6 +6,7 @@ another backend's replies.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Mapping
 
 from app import clock, errors
@@ -38,7 +39,7 @@ class ScriptedBackend:
 
     async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
         """
-        Say the first entry that answers the prompt, after its delay.
+        Say the first entry that answers the prompt, after its delay, in its own conversation or in that of the prompt.
 
         Raises:
             errors.AgentFailed: `no_scripted_reply` or `script_invalid`.
@@ -53,7 +54,7 @@ class ScriptedBackend:
         await self._clock.sleep(entry.delay_seconds)
         if entry.hang:
             await asyncio.Event().wait()
-        return entry.reply
+        return _in_conversation(entry.reply, prompt)
 
     async def close(self) -> None:
         """
@@ -94,7 +95,7 @@ class RecordingBackend:
         """
         entry = await asyncio.to_thread(self._script.find, prompt)
         if entry is not None:
-            return entry.reply
+            return _in_conversation(entry.reply, prompt)
         reply = await self._asked().prompt(prompt)
         if reply.error is None and reply.text.strip():
             await self._record(prompt, reply)
@@ -114,3 +115,7 @@ class RecordingBackend:
                 code="recording_failed",
                 detail={"file": str(self._script.path)},
             ) from error
+
+
+def _in_conversation(reply: ports.AgentReply, prompt: ports.AgentPrompt) -> ports.AgentReply:
+    return dataclasses.replace(reply, agent_session_id=reply.agent_session_id or prompt.agent_session_id)

@@ -151,6 +151,9 @@ class RunDetail(_Answer):
     steps: list[StepShown]
     steps_total: int = Field(description="Number of steps, those left out of the list included.")
     cache_summary: dict[str, SlotShown]
+    machine: dict[str, Any] | None = Field(
+        default=None, description="Where a recipe that is a state machine stands: step, visits, conversation, cost."
+    )
 
 
 class StepLine(BaseModel):

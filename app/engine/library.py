@@ -93,6 +93,8 @@ class Library:
     """Agents in order; the first of an archetype is used."""
     prompts: Mapping[str, PromptTemplate] = field(default_factory=dict)
     """Prompt templates by type."""
+    recipes: Mapping[str, Recipe] = field(default_factory=dict)
+    """Recipes of the project by id, for those that lead to another one."""
 
     def agent_of(self, archetype: str) -> Agent | None:
         """

@@ -82,7 +82,7 @@ class AgentCall(Operation):
     outside: ClassVar[bool] = True
 
     agent_id: str
-    """Configured agent that speaks."""
+    """Configured agent that speaks; the backend's name where a recipe chooses no agent."""
     archetype: str | None = None
     """Role the agent was chosen for, where the recipe names a role."""
     backend: str
@@ -92,19 +92,21 @@ class AgentCall(Operation):
     prompt: tuple[plain.Json, ...]
     """Parts in order: a text, or `{"blob": <blob reference>}` for one kept outside the journal."""
     system: str | None = None
-    """Role contract or other standing instruction."""
+    """Role contract or other standing instruction; programs append it to their own."""
     tools: bool = False
     """Whether the agent may use its own tools."""
     agent_session_id: str | None = None
-    """Conversation to speak in; None: one prompt without a past."""
+    """Conversation to speak in, by the id that we gave it; None: one prompt without a past."""
     session_created: bool = False
-    """Whether that conversation exists already."""
+    """Whether that conversation exists already, so that it is resumed and not created."""
     reply_schema: Mapping[str, plain.Json] | None = None
     """JSON Schema the reply must fit, for backends that can hold a model to it."""
     max_tokens: int | None = None
     """Longest reply, in tokens; None: the backend's default."""
     may_abstain: bool = False
     """Whether `ABSTAIN` or `ABSTAIN: reason` is a reply; otherwise it fails the try."""
+    may_be_blank: bool = False
+    """Whether a reply that says nothing is a reply; otherwise it fails the try."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,9 @@ Ports: what the engine needs of the outside world, and what drivers need of the 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from app import errors
 from app.engine import plain
@@ -148,6 +148,34 @@ class Dialect(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Composition:
+    """
+    A recipe's text with what it takes from other files put in.
+    """
+
+    source: str
+    """The text; where something could not be put in, its reference still stands."""
+    flaws: tuple[errors.Flaw, ...] = ()
+    """What could not be put in, at the place of its reference."""
+
+
+@runtime_checkable
+class ComposingDialect(Protocol):
+    """
+    A language whose recipes can take parts from files beside them.
+    """
+
+    def compose(self, source: str, read: Callable[[str], str]) -> Composition:
+        """
+        Put the parts in, before the recipe is parsed.
+
+        Args:
+            read: Returns the text of a file by its path from the folder of the recipes; raises `errors.InputRefused`
+                where there is none, or where it lies outside.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """
     One try of an operation, as its performer sees it.
@@ -222,7 +250,7 @@ class AgentPrompt:
     text: str
     """The prompt, whole."""
     system: str | None
-    """Standing instruction."""
+    """Standing instruction, appended to the backend's own."""
     model: str | None
     """Model of the backend; None: its default."""
     tools: bool
@@ -230,9 +258,9 @@ class AgentPrompt:
     working_dir: PurePath
     """Folder that the agent works in."""
     agent_session_id: str | None
-    """Conversation; None: one prompt without a past."""
+    """Conversation, by the id that we gave it before its first prompt; None: one prompt without a past."""
     session_created: bool
-    """Whether the conversation exists already."""
+    """Whether the conversation is to be resumed; if not, and `attempt` is above 1, it may exist nevertheless."""
     reply_schema: Mapping[str, plain.Json] | None
     """JSON Schema that the reply must fit."""
     max_tokens: int | None
@@ -245,6 +273,8 @@ class AgentPrompt:
     """Step it belongs to."""
     attempt: int
     """Which try."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Variables set for an agent that is a program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,11 +286,11 @@ class AgentReply:
     text: str
     """The reply; empty on an error."""
     agent_session_id: str | None = None
-    """Conversation it spoke in."""
+    """Conversation it spoke in, by the backend's own name for it."""
     usage: Usage | None = None
-    """What it cost."""
+    """Tokens and price; None where the backend tells neither."""
     error: StepError | None = None
-    """Why there is no reply."""
+    """Why there is no reply; conversation and usage are told nevertheless, where they are known."""
 
 
 class AgentBackend(Protocol):

@@ -64,6 +64,8 @@ class Progress:
     """Number of finished steps; `current_step_index` in run.json."""
     total_steps: int | None = None
     """Steps of the recipe, None where its flow can loop."""
+    machine: Mapping[str, plain.Json] | None = None
+    """Where a recipe that is a state machine stands, in its own words; None elsewhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,6 +86,7 @@ def manifest(view: RunView) -> dict[str, plain.Json]:
     Return run.json (execution-modes, appendix A).
     """
     start, progress = view.start, view.board.progress
+    machine = {} if progress.machine is None else {"machine": dict(progress.machine)}
     return {
         "run_id": start.run_id,
         "recipe_id": start.recipe_id,
@@ -112,6 +113,7 @@ def manifest(view: RunView) -> dict[str, plain.Json]:
         "ending": dict(view.ending) if view.ending else None,
         "recipe_sha256": start.recipe_sha256,
         "parent_run_id": start.parent_run_id,
+        **machine,
     }
 
 

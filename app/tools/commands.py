@@ -11,7 +11,7 @@ import signal
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from app import errors
+from app import errors, settings
 from app.engine import operations, plain, ports, records, states, stepping, verdicts
 from app.processes import commands
 from app.tools import command_outputs, command_places
@@ -27,8 +27,6 @@ MAX_STDIN_BYTES = 16 * 1024 * 1024
 """Most that a command is given to read."""
 
 _MUCH_BYTES = 128 * 1024
-_RUN_VARIABLE = "CONTROL_ROOM_RUN_ID"
-_DEPTH_VARIABLE = "CONTROL_ROOM_DEPTH"
 
 _log = logging.getLogger(__name__)
 
@@ -96,7 +94,7 @@ class CommandPerformer:
                 detail={"missing_secrets": missing},
             )
         secrets = {name: self._environ[name] for name in operation.secrets}
-        place = {_RUN_VARIABLE: call.run.run_id, _DEPTH_VARIABLE: str(call.run.depth)}
+        place = {settings.RUN_ID: call.run.run_id, settings.DEPTH: str(call.run.depth)}
         return secrets | dict(operation.env) | place
 
     def _request(
