@@ -101,6 +101,7 @@ async def _watch(room: bootstrap.Room, server: uvicorn.Server) -> None:
     try:
         await room.engine.watch()
     finally:
+        room.runs.release()
         server.should_exit = True
 
 

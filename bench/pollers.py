@@ -44,6 +44,7 @@ class _Poller(asyncio.Protocol):
             self._lacking, self._head = _length(head) - len(body), b""
             if not head.startswith(self._expected):
                 self._end(ConnectionError(f"a poll was answered with {head[:40]!r}"))
+                return
         if not self._lacking:
             self.answered += 1
             if not self._stopped:

@@ -12,15 +12,14 @@ from bench import children, client, figures, pollers, rooms, workload
 _STEPS = 50
 _CLIENTS = 32
 _TURNS = 3
-_AGENT_OPEN = 1
+_AGENT = 1
+_BETWEEN_SECONDS = 0.2
 
 
 async def _measure(context: workload.Context) -> figures.Raw:
     project = rooms.make_project(context.place / "project", steps=(_STEPS,))
     async with children.serving(project) as served:
-        connection = await client.connect(served.host, served.port)
-        target = await _active_run(connection)
-        shown = await connection.get(target)
+        target, shown = await _active_run(await client.connect(served.host, served.port))
         body = context.place / "body.json"
         body.write_bytes(shown.body)
         async with children.routing(body) as bare:
@@ -36,22 +35,26 @@ async def _measure(context: workload.Context) -> figures.Raw:
                     seconds = context.size(10, 1) / 10
                     rate = await pollers.per_second(server, address, clients=_CLIENTS, seconds=seconds, etag=etag)
                     found[name].append(rate)
-        await connection.post(f"{target}/cancel", {})
-        connection.close()
+        # The server has closed the first connection, which was quiet.
+        await (await client.connect(served.host, served.port)).post(f"{target}/cancel", {})
     return {name: statistics.median(rates) for name, rates in found.items()}
 
 
-async def _active_run(connection: client.Connection) -> str:
+async def _active_run(connection: client.Connection) -> tuple[str, client.Answer]:
     """
-    Start a run, wait until all its steps are done and its agent is asked, and return its address.
+    Start a run, wait until all its steps are done and its agent is asked, and return its address and its answer.
     """
     started = await connection.post("/api/runs", {"recipe_id": rooms.STEPS_AND_AGENT.format(_STEPS)})
     target = f"/api/runs/{started.json()['run_id']}"
-    while (shown := (await connection.get(target)).json())["steps_total"] < _STEPS + _AGENT_OPEN:
-        if shown["status"] not in ("pending", "running"):
-            raise RuntimeError(f"the run is {shown['status']}")
-        await asyncio.sleep(0.05)
-    return target
+    shown = await connection.get(target)
+    while True:
+        before = shown.etag
+        await asyncio.sleep(_BETWEEN_SECONDS)
+        shown = await connection.get(target)
+        if shown.json()["status"] not in ("pending", "running"):
+            raise RuntimeError(f"the run is {shown.json()['status']}")
+        if shown.etag == before and shown.json()["steps_total"] == _STEPS + _AGENT:
+            return target, shown
 
 
 def _line(says: str, name: str, least: float) -> figures.Line:

@@ -27,9 +27,9 @@ async def _measure(context: workload.Context) -> figures.Raw:
         holder = await _start(connection, rooms.AGENT)
         run_id = await _start(connection, rooms.STEPS.format(steps))
         following = await _following(served, f"/api/runs/{run_id}/events", count)
-        await connection.post(f"/api/runs/{holder}/cancel", {})
+        # The server may have closed the first connection, which was quiet.
+        await (await client.connect(served.host, served.port)).post(f"/api/runs/{holder}/cancel", {})
         await asyncio.gather(*(follower.over for follower in following))
-        connection.close()
     written = project / ".control-room" / "runs" / run_id / "events.jsonl"
     return _told(following, written)
 
