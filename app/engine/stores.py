@@ -104,9 +104,9 @@ class RunLog(Protocol):
         Write snapshots and events out now.
         """
 
-    async def move(self, transition: Transition) -> bool:
+    async def move(self, transition: Transition) -> None:
         """
-        Apply a move to the index; tell whether it was applied.
+        Apply a move to the index, perhaps a moment later; it counts only from an expected state.
         """
 
     @property

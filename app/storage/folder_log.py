@@ -165,7 +165,7 @@ class FolderLog:
         """
         await self._projections.flush()
 
-    async def move(self, transition: runs.Transition) -> bool:
+    async def move(self, transition: runs.Transition) -> None:
         """
         Apply a move to this run's row; one that cannot be written now is owed, since the row then errs as it may.
 
@@ -184,16 +184,21 @@ class FolderLog:
                 await self._projections.flush()
                 if not self._means.committer.holds(self.run_id):
                     await self._projections.make_durable()
-            moved = await self._means.index.move(mine)
+            await self._move(mine)
         except errors.StorageFault as fault:
             if not mine.since <= _UNFINISHED:
                 raise
             _log.warning("a row is owed: %s", fault.message, extra={"run_id": self.run_id})
-            self._owed, moved = mine, True
+            self._owed = mine
         else:
             self._owed = None
         self._means.probes.reach("storage.move.after_row")
-        return moved
+
+    async def _move(self, transition: runs.Transition) -> None:
+        if transition.since <= _UNFINISHED:
+            await self._means.index.move_soon(transition)
+        else:
+            await self._means.index.move(transition)
 
     @property
     def owes_move(self) -> bool:

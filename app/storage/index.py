@@ -97,6 +97,11 @@ class Index(Protocol):
         A move out of a finished state is durable when this returns: the row may err towards unfinished only.
         """
 
+    async def move_soon(self, transition: runs.Transition) -> None:
+        """
+        Apply a move if the run is in a state that it may move from, perhaps a moment later; it leaves no finished state.
+        """
+
     async def set_owner(self, run_id: str, owner: str) -> None:
         """
         Note who continues a run from now on.

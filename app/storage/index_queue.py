@@ -7,6 +7,7 @@ The index is rebuildable and may lag behind; whoever asks through the queue is a
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +22,6 @@ PAUSE_SECONDS = 0.05
 
 _MOST_FRESH = 1024
 _PAUSE_AFTER_FAILURE_SECONDS = 1.0
-_FINISHED = frozenset(state for state in states.RunState if state.finished)
 
 _log = logging.getLogger(__name__)
 
@@ -80,27 +80,19 @@ class IndexQueue:
             self._fresh[run.summary.run_id] = run
         self._write_soon()
 
-    async def move(self, transition: runs.Transition) -> bool:
+    async def move_soon(self, transition: runs.Transition) -> None:
         """
-        Queue a move; one out of a finished state is made at once.
+        Queue a move.
         """
-        if transition.since & _FINISHED and transition.to not in _FINISHED:
-            await self._flush()
-            return await self._inner.move(transition)
         run_id = transition.run_id
         self._fresh.pop(run_id, None)
         row = self._waiting.rows.get(run_id)
         if row is None:
             _join(self._waiting.moves.setdefault(run_id, []), transition)
         elif states.RunState(row.summary.status) in transition.since:
-            moved = IndexedRun(
-                summary=index.moved(row.summary, transition),
-                idempotency_key=row.idempotency_key,
-                request_sha256=row.request_sha256,
-            )
-            self._waiting.rows[run_id] = moved
+            moved = index.moved(row.summary, transition)
+            self._waiting.rows[run_id] = dataclasses.replace(row, summary=moved)
         self._write_soon()
-        return True
 
     async def add_receipts(self, places: Iterable[ReceiptPlace]) -> None:
         """
@@ -124,29 +116,35 @@ class IndexQueue:
         """
         Write rows, moves and receipts in one go.
         """
-        await self._flush()
+        await self._flush(None)
         await self._inner.apply(rows, moves, places)
+
+    async def move(self, transition: runs.Transition) -> bool:
+        """
+        Apply a move.
+        """
+        await self._flush(transition.run_id)
+        return await self._inner.move(transition)
 
     async def add_missing(self, found: Iterable[IndexedRun]) -> None:
         """
         Write the rows of runs that have none.
         """
-        await self._flush()
+        await self._flush(None)
         await self._inner.add_missing(found)
 
     async def remove_run(self, run_id: str) -> None:
         """
         Remove a run's row.
         """
-        await self._flush()
-        self._fresh.pop(run_id, None)
+        await self._flush(run_id)
         await self._inner.remove_run(run_id)
 
     async def set_owner(self, run_id: str, owner: str) -> None:
         """
         Note who continues a run.
         """
-        await self._flush()
+        await self._flush(run_id)
         await self._inner.set_owner(run_id, owner)
 
     async def get_run(self, run_id: str) -> IndexedRun | None:
@@ -219,7 +217,7 @@ class IndexQueue:
         """
         Remove every row.
         """
-        await self._flush()
+        await self._flush(None)
         await self._inner.clear()
 
     # -- writing
@@ -240,7 +238,12 @@ class IndexQueue:
             if self._timer is None:
                 self._timer = asyncio.get_running_loop().call_later(_PAUSE_AFTER_FAILURE_SECONDS, self._begin)
 
-    async def _flush(self) -> None:
+    async def _flush(self, *changed: str | None) -> None:
+        for run_id in changed:
+            if run_id is None:
+                self._fresh.clear()
+            else:
+                self._fresh.pop(run_id, None)
         if not self._waiting and not self._turn.locked():
             return
         async with self._turn:

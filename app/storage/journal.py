@@ -51,7 +51,7 @@ class Journal:
 
     def __init__(self, path: str, points: str, means: Means, reading: chain.Reading, file: AppendFile) -> None:
         self._path, self._points, self._means = path, points, means
-        self._run_id = path.split("/")[-2]
+        self._run_id = path.rpartition("/")[0].rpartition("/")[2]
         self._anchor = reading.anchor
         self._file = file
         self._waiting: list[_Entry] = []

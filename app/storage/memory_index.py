@@ -91,6 +91,12 @@ class MemoryIndex:
         self._runs[transition.run_id] = dataclasses.replace(run, summary=index.moved(run.summary, transition))
         return True
 
+    async def move_soon(self, transition: runs.Transition) -> None:
+        """
+        Apply a move.
+        """
+        await self.move(transition)
+
     async def set_owner(self, run_id: str, owner: str) -> None:
         """
         Note who continues a run.

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
 from app import clock, errors
-from app.engine import events, plain, runs, states, stores
+from app.engine import events, plain, runs, states, stores, views
 from app.storage import adoption, authority, census, chain, damage, disk, layout, opening
 from app.storage.disk import Lock
 from app.storage.events_book import BLOCK, EventsBook
@@ -181,17 +181,25 @@ class Opener:
         book.add(self._now(), events.EventType.RECOVERY_CORRUPT, None, error.detail)
         content = b"".join(line for _, line in book.take()[0])
         disk.append_whole(files, f"{folder}/{layout.EVENTS}", content, sync=True)
-        manifest = _manifest(files.read(f"{folder}/{layout.MANIFEST}"))
         at = self._now()
+        manifest = self._manifest(run_id, at)
         manifest |= {"status": states.RunState.FAILED.value, "phase": None, "error": error.to_json()}
         manifest |= {"updated_at": at, "completed_at": at}
         disk.replace(files, f"{folder}/{layout.MANIFEST}", plain.encode(manifest) + b"\n", sync=False)
+
+    def _manifest(self, run_id: str, at: str) -> dict[str, plain.Json]:
+        with contextlib.suppress(FileNotFoundError):
+            return _parsed(self._means.disk.read(f"{layout.run_folder(run_id)}/{layout.MANIFEST}"))
+        with contextlib.suppress(errors.JournalCorrupt):
+            start, _ = authority.read_start(self._means.disk, run_id)
+            return views.manifest(views.RunView(start=start, status=states.RunState.FAILED, updated_at=at))
+        return {}
 
     def _now(self) -> str:
         return clock.stamp(self._means.clock.now())
 
 
-def _manifest(content: bytes) -> dict[str, plain.Json]:
+def _parsed(content: bytes) -> dict[str, plain.Json]:
     try:
         manifest = json.loads(content)
     except (ValueError, RecursionError):

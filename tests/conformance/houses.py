@@ -16,6 +16,7 @@ from app import clock, errors
 from app.engine import plain, runs
 from app.engine.decisions import DecisionKind
 from app.engine.states import RunState
+from app.storage.committer import Committer
 from app.storage.directory import DataDirectory
 from app.storage.disk import AppendFile, Disk, SyncRefused
 from app.storage.disk_store import DiskStore
@@ -194,13 +195,23 @@ class House:
         async def refuse(transition: runs.Transition) -> bool:
             raise errors.StorageFault("the index is full")
 
-        self.store._parts.means.index.move = refuse  # type: ignore[method-assign]
+        index = self.store._parts.means.index
+        index.move = index.move_soon = refuse  # type: ignore[method-assign, assignment]
 
     def allow_rows(self) -> None:
         """
         Let rows be moved again.
         """
-        del self.store._parts.means.index.move
+        index = self.store._parts.means.index
+        del index.move, index.move_soon
+
+    async def settle(self) -> None:
+        """
+        Let the moments pass after which rows are written and nothing is left in the commit log.
+        """
+        means = self.store._parts.means
+        await means.index.settle()
+        await means.committer.settle()
 
     # -- looking and tampering
 
@@ -302,6 +313,9 @@ class _FaultyFolderStore(FolderStore):
     def _prepare(self) -> tuple[Means, str]:
         return _faulty(super()._prepare(), self._faults)
 
+    def _make_committer(self, files: Disk, *others: Any) -> Committer:
+        return super()._make_committer(FaultyDisk(files, self._faults), *others)
+
 
 class _FaultyMemoryStore(MemoryStore):
     def __init__(self, house: MemoryHouse, **left: Any) -> None:
@@ -310,6 +324,9 @@ class _FaultyMemoryStore(MemoryStore):
 
     def _prepare(self) -> tuple[Means, str]:
         return _faulty(super()._prepare(), self._faults)
+
+    def _make_committer(self, files: Disk, *others: Any) -> Committer:
+        return super()._make_committer(FaultyDisk(files, self._faults), *others)
 
 
 def _faulty(prepared: tuple[Means, str], faults: Faults) -> tuple[Means, str]:

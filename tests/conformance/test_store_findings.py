@@ -23,9 +23,9 @@ AT = "2026-02-10T14:31:00.000Z"
 
 
 async def test_a_refused_run_is_not_there_later(house: House) -> None:
-    """A run whose name in `runs/` could not be synced is refused, and neither the retry nor a restart finds it."""
+    """A run that could not be made durable is refused, and neither the retry nor a restart finds it."""
     store = await house.open()
-    house.faults.refuse("sync", "runs", errno.EIO)
+    house.faults.refuse("sync", "", errno.EIO)
     with pytest.raises(errors.NoRoom):
         await store.create(houses.start(**KEYED))
     house.faults.lift()
@@ -38,13 +38,15 @@ async def test_a_refused_run_is_not_there_later(house: House) -> None:
 
 
 async def test_what_a_finished_run_shows_outlives_a_power_cut(house: House) -> None:
-    """Nobody reads the folder of a finished run again, so its snapshots, events and receipts are durable by then."""
+    """The run of a process by itself is not opened again, so its snapshots, events and receipts are durable by then."""
+    await house.store.start(serve=False)
     log = await houses.begun(house)
     record = await log.append_step(houses.proven("a"))
     await log.add_receipt(record)
     log.add_event(EventType.STEP_FINISHED, "a", {"position": 0})
     log.refresh(lambda: {"run.json": {"status": "done"}, "cache.json": {"a": 1}})
     await houses.end(log)
+    await house.settle()
     store = await house.crash()
 
     assert (await store.summary(RUN)).status == "done"
@@ -53,8 +55,27 @@ async def test_what_a_finished_run_shows_outlives_a_power_cut(house: House) -> N
     assert [event.type for event in await store.read_events(RUN)] == ["run.created", "step.finished"]
 
 
+async def test_what_a_finished_run_may_have_lost_is_made_anew(house: House) -> None:
+    """After a power cut a service opens the runs of its commit log again, finished ones too, and completes them."""
+    log = await houses.begun(house)
+    await log.add_receipt(await log.append_step(houses.proven("a")))
+    log.add_event(EventType.STEP_FINISHED, "a", {"position": 0})
+    await houses.end(log)
+    await house.store._parts.means.index.settle()
+    store = await house.crash()
+    found = [run.run_id for run in await store.list_unfinished()]
+    if found:
+        await (await store.open(RUN)).rest()
+
+    assert found == [RUN] or (await store.summary(RUN)).status == "done"
+    assert (await store.read(RUN)).decisions.status is RunState.DONE
+    assert (await store.find_receipt("rcpt_a"))["key"] == "a"
+    assert "step.finished" in [event.type for event in await store.read_events(RUN)]
+
+
 async def test_a_row_stays_unfinished_while_its_files_cannot_be_synced(house: House) -> None:
     """A row errs towards unfinished: it is owed until what its run shows is durable."""
+    await house.store.start(serve=False)
     log = await houses.begun(house)
     log.refresh(lambda: {"run.json": {"status": "done"}})
     await log.decide(DecisionKind.ENDED, {"status": "done"})
@@ -72,6 +93,7 @@ async def test_a_row_stays_unfinished_while_its_files_cannot_be_synced(house: Ho
 async def test_an_unfinished_run_that_vanished_is_told(house: House, caplog: pytest.LogCaptureFixture) -> None:
     """A row whose folder is gone goes as well; if its run was unfinished, the log names it."""
     await (await house.open()).create(houses.start())
+    await house.settle()
     house.files().remove_tree(f"runs/{RUN}")
     house.files().sync_folder("runs")
     with caplog.at_level(logging.ERROR):
@@ -128,8 +150,8 @@ async def test_an_ended_run_whose_row_was_taken_back_is_opened_once_more(house: 
 @pytest.mark.parametrize("name", ["steps.jsonl", "control.jsonl"])
 async def test_a_sync_that_fails_at_opening_is_no_damage(house: House, name: str) -> None:
     """A journal that cannot be synced when its run is opened is a fault that passes, and no reason to fail the run."""
-    store = await house.open()
-    await store.create(houses.start())
+    await (await house.open()).create(houses.start())
+    store = await house.crash()
     house.faults.refuse("settle", name, errno.EIO)
     with pytest.raises(errors.StorageFault):
         await store.open(RUN)

@@ -69,9 +69,9 @@ async def test_lines_have_the_order_of_their_callers(house: House) -> None:
 async def test_lines_appended_together_share_a_sync(house: House) -> None:
     """Branches that record in the same turn cost one sync and carry one batch number; the next line another."""
     log = await houses.begun(house)
-    before = house.passed.points["storage.append.before_sync"]
+    before = house.passed.points["storage.commit.before_sync"]
     together = await asyncio.gather(*(log.append_step(houses.step(key)) for key in "abcd"))
-    syncs = house.passed.points["storage.append.before_sync"] - before
+    syncs = house.passed.points["storage.commit.before_sync"] - before
     alone = await log.append_step(houses.step("e"))
 
     assert syncs == 1

@@ -92,6 +92,7 @@ async def test_unfinished_runs_come_oldest_first(house: House) -> None:
     await log.decide(DecisionKind.PAUSED, {"reason": "x"})
     await log.move(Transition.pause("r3", "2026-02-10T15:00:00.000Z"))
     await house.store.create(houses.start("mine", owner="process"))
+    await house.settle()
     store = await house.crash()
 
     assert ids(await store.list_unfinished()) == ["r0", "r2", "r3", "r4"]
@@ -149,6 +150,7 @@ async def test_the_index_is_rebuilt_from_the_folders(house: House) -> None:
 async def test_a_row_without_its_folder_goes(house: House) -> None:
     """A run whose folder was taken away is no longer listed after a start."""
     await filled(house)
+    await house.settle()
     house.files().remove_tree("runs/r2")
     house.files().sync_folder("runs")
     store = await house.crash()

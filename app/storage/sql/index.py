@@ -102,6 +102,12 @@ class SqlIndex:
             return await self._write_durably(queries.move, transition)
         return await self._write(queries.move, transition)
 
+    async def move_soon(self, transition: runs.Transition) -> None:
+        """
+        Apply a move.
+        """
+        await self.move(transition)
+
     async def set_owner(self, run_id: str, owner: str) -> None:
         """
         Note who continues a run.

@@ -193,6 +193,8 @@ async def test_another_process_cannot_write_a_run(tmp_path: Path) -> None:
     store = lives.store_in(tmp_path / "d")
     await store.start()
     await store.create(houses.start())
+    await store.close()
+    await store.start()
     with holding(tmp_path / "d") as other:
         with pytest.raises(errors.Conflict) as caught:
             await store.open(houses.RUN)

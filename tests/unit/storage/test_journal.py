@@ -47,8 +47,7 @@ class SharedLog:
     def _sync(self) -> None:
         begun, self._begun = self._begun, []
         self.syncs.append([commit.path for commit, _ in begun])
-        for commit, done in begun:
-            commit.file.write(commit.content)
+        for _, done in begun:
             done(None)
 
 
@@ -59,6 +58,7 @@ def means_over(disk: MemoryDisk | OsDisk, committer: object = None) -> Means:
         disk=disk,
         committer=committer or FileCommitter(workers, probes.NoProbes()),  # type: ignore[arg-type]
         workers=workers,
+        near=workers,
         index=MemoryIndex(),
         room=Room(),
         clock=clock.FakeClock(),
