@@ -9,6 +9,7 @@ segment of the log is dropped only when every file that it mentions was synced i
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import threading
 from collections import deque
@@ -35,9 +36,11 @@ _Outcomes: TypeAlias = list[tuple[Done, BaseException | None]]
 class _Segment:
     path: str
     file: AppendFile
-    size: int = 0
+    size: int
     runs: set[str] = field(default_factory=set)
     paths: set[str] = field(default_factory=set)
+    torn: bool = False
+    kept: bool = False
 
 
 class CommitLog:
@@ -52,9 +55,9 @@ class CommitLog:
         self._syncer = disk.syncer()
         self._waiting: deque[tuple[Commit, Done]] = deque()
         self._jobs = 0
-        # Guards the segments, which the loop and two kinds of workers look at.
+        # Guards the segments, which the loop and two kinds of workers look at; nobody who holds it waits for a disk.
         self._guard = threading.RLock()
-        self._syncing = threading.Lock()
+        self._writing, self._dropping, self._naming = threading.Lock(), threading.Lock(), threading.Lock()
         self._number = max((commit_records.number(name) for name in disk.names(layout.COMMITS)), default=0)
         self._segment: _Segment | None = None
         self._mentioned: set[str] = set()
@@ -87,12 +90,24 @@ class CommitLog:
     async def settle(self, run_id: str | None = None) -> None:
         """
         Drop the log, if it mentions the run.
+
+        Raises:
+            OSError: files could not be synced, now or before, so that what mentions them is kept until the next start.
         """
-        with self._guard:
-            mentioned = [segment for segment in self._segments() if run_id is None or run_id in segment.runs]
-        if mentioned:
+        if self._mentioning(run_id):
             await self._commits.run(self._turn_over)
             await self._others.run(self._drop_full)
+        if kept := self._mentioning(run_id):
+            raise OSError(errno.EIO, "the commit log is still needed", kept[0].path)
+
+    async def mend(self) -> None:
+        """
+        Cut off what could not be made durable.
+
+        Raises:
+            OSError: it cannot be cut off.
+        """
+        await self._commits.run(self._cut_torn)
 
     def close(self) -> None:
         """
@@ -103,6 +118,10 @@ class CommitLog:
                 self._segment.file.close()
                 self._segment = None
         self._syncer.close()
+
+    def _mentioning(self, run_id: str | None) -> list[_Segment]:
+        with self._guard:
+            return [segment for segment in self._segments() if run_id is None or run_id in segment.runs]
 
     def _call(self) -> None:
         if self._waiting and self._jobs < _MOST_JOBS:
@@ -124,51 +143,76 @@ class CommitLog:
 
     def _commit(self) -> _Outcomes:
         batch = []
-        while self._waiting:
-            batch.append(self._waiting.popleft())
-        try:
-            written = self._write([commit for commit, _ in batch if commit.content is not None])
-            return [
-                (done, None if written and commit.content is not None else self._alone(commit))
-                for commit, done in batch
-            ]
-        except BaseException as error:  # noqa: BLE001 - handed to everybody who waits
-            return [(done, error) for _, done in batch]
+        with self._writing:
+            while self._waiting:
+                batch.append(self._waiting.popleft())
+            try:
+                written = self._write([commit for commit, _ in batch if commit.content is not None])
+                return [
+                    (done, None if written and commit.content is not None else self._alone(commit))
+                    for commit, done in batch
+                ]
+            except BaseException as error:  # noqa: BLE001 - handed to everybody who waits
+                return [(done, error) for _, done in batch]
 
     def _write(self, commits: list[Commit]) -> bool:
         if not commits:
             return True
         try:
-            segment = self._opened()
-            content = b"".join(map(commit_records.encoded, commits))
-            self._reach("storage.commit.before_write")
-            segment.file.write(content)
-            self._reach("storage.commit.before_sync")
-            segment.file.sync()
-        except OSError as error:
+            size = self._append(commits)
+        except BaseException as error:
+            self._give_up()
+            if not isinstance(error, OSError):
+                raise
             _log.error("the commit log failed, files are synced one by one: %s", error)
-            self._turn_over()
             return False
         self._reach("storage.commit.after_sync")
-        with self._guard:
-            segment.size += len(content)
-            segment.runs.update(commit.run_id for commit in commits)
-            self._mentioned.update(commit.path for commit in commits)
-        if segment.size >= SEGMENT_BYTES:
+        if size >= SEGMENT_BYTES:
             self._turn_over()
         return True
+
+    def _append(self, commits: list[Commit]) -> int:
+        segment = self._opened()
+        content = b"".join(map(commit_records.encoded, commits))
+        with self._guard:
+            segment.runs.update(commit.run_id for commit in commits)
+            self._mentioned.update(commit.path for commit in commits)
+        self._reach("storage.commit.before_write")
+        segment.file.write(content)
+        self._reach("storage.commit.before_sync")
+        segment.file.sync()
+        segment.size += len(content)
+        return segment.size
 
     def _alone(self, commit: Commit) -> BaseException | None:
         try:
             self._reach(f"{commit.points}.before_sync")
             commit.file.sync()
             # The names may be no more durable than the log.
-            self._disk.sync_folder(layout.run_folder(commit.run_id))
-            self._disk.sync_folder(layout.RUNS)
+            folder = commit.path.rpartition("/")[0]
+            for place in (folder, folder.rpartition("/")[0]):
+                with contextlib.suppress(FileNotFoundError):
+                    self._disk.sync_folder(place)
             self._reach(f"{commit.points}.after_sync")
         except OSError as error:
             return error
         return None
+
+    def _give_up(self) -> None:
+        # What was not confirmed must not come back after its run went on in another way.
+        if self._segment is not None:
+            self._segment.torn = True
+        self._turn_over()
+        with contextlib.suppress(OSError):
+            self._cut_torn()
+
+    def _cut_torn(self) -> None:
+        with self._guard:
+            torn = [segment for segment in self._segments() if segment.torn]
+        for segment in torn:
+            with self._naming, contextlib.suppress(FileNotFoundError):
+                self._disk.cut(segment.path, segment.size)
+            segment.torn = False
 
     def _opened(self) -> _Segment:
         if self._segment is not None:
@@ -176,10 +220,11 @@ class CommitLog:
         self._number += 1
         path = commit_records.segment(self._number)
         self._reach("storage.commit.before_segment")
-        self._disk.write(path, commit_records.head(self._disk.boot_id()), sync=True)
+        head = commit_records.head(self._disk.boot_id())
+        self._disk.write(path, head, sync=True)
         self._disk.sync_folder(layout.COMMITS)
         with self._guard:
-            self._segment = _Segment(path, self._disk.append_to(path))
+            self._segment = _Segment(path, self._disk.append_to(path), len(head))
         return self._segment
 
     def _turn_over(self) -> None:
@@ -197,9 +242,9 @@ class CommitLog:
     # -- on any other worker
 
     def _drop_full(self) -> None:
-        with self._syncing:
+        with self._dropping:
             with self._guard:
-                full = list(self._full)
+                full = [segment for segment in self._full if not segment.kept]
             if not full:
                 return
             self._reach("storage.commit.before_settle")
@@ -210,18 +255,20 @@ class CommitLog:
                 raise
             for segment in full:
                 self._reach("storage.commit.before_drop")
-                self._disk.remove(segment.path)
+                with contextlib.suppress(FileNotFoundError):
+                    self._disk.remove(segment.path)
             self._disk.sync_folder(layout.COMMITS)
             with self._guard:
                 self._full = [segment for segment in self._full if segment not in full]
 
     def _keep(self, segments: list[_Segment]) -> None:
-        # The kernel may have forgotten what it could not write, so that the files lack it though the machine is up.
+        # The kernel may have forgotten what it could not write, so that the files lack it though the machine is up, and
+        # though the next sync succeeds.
         for segment in segments:
-            if not commit_records.is_kept(segment.path):
-                with contextlib.suppress(OSError):
-                    self._disk.rename(segment.path, commit_records.kept(segment.path))
-                    segment.path = commit_records.kept(segment.path)
+            segment.kept = True
+            with self._naming, contextlib.suppress(OSError):
+                self._disk.rename(segment.path, commit_records.kept(segment.path))
+                segment.path = commit_records.kept(segment.path)
 
 
 def _names(segments: list[_Segment]) -> list[str]:

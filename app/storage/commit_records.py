@@ -19,6 +19,7 @@ from app.storage import layout
 from app.storage.committer import Commit
 
 _FORMAT = 1
+_BEGINNING = b'\n{"run_id":"'
 _SEGMENT = re.compile(r"(\d{1,15})(\.kept)?\.log")
 
 
@@ -59,6 +60,13 @@ def is_kept(name: str) -> bool:
     return name.endswith(".kept.log")
 
 
+def unread(path: str) -> str:
+    """
+    Return the path under which a segment that cannot be read is kept for a person.
+    """
+    return f"{path}.unread"
+
+
 def number(name: str) -> int:
     """
     Return a segment's number; 0 for any other file.
@@ -92,7 +100,9 @@ def encoded(commit: Commit) -> bytes:
 
 def read(content: bytes) -> tuple[str | None, list[Record]]:
     """
-    Return the id that a segment was begun under, None if not even that was synced, and its records up to a torn one.
+    Return the id that a segment was begun under, None if its head cannot be read, and its sound records.
+
+    A record that is torn or damaged is passed over: those behind it are proven by checksums of their own.
     """
     first, _, _ = content.partition(b"\n")
     begun = _parsed(first)
@@ -102,22 +112,30 @@ def read(content: bytes) -> tuple[str | None, list[Record]]:
 
 
 def _records(content: bytes, begin: int) -> Iterator[Record]:
-    while (end := content.find(b"\n", begin)) >= 0:
-        told = _parsed(content[begin:end])
-        try:
-            size, check = int(told["bytes"]), str(told["crc32"])
-            record = Record(
-                run_id=str(told["run_id"]),
-                path=str(told["path"]),
-                offset=int(told["offset"]),
-                content=content[end + 1 : end + 1 + size],
-            )
-        except (KeyError, ValueError, TypeError):
-            return
-        if len(record.content) != size or f"{zlib.crc32(record.content):08x}" != check:
-            return
-        yield record
-        begin = end + 1 + size + 1
+    while 0 <= begin < len(content):
+        record, behind = _record(content, begin)
+        if record is not None:
+            yield record
+            begin = behind
+        else:
+            begin = content.find(_BEGINNING, begin) + 1 or len(content)
+
+
+def _record(content: bytes, begin: int) -> tuple[Record | None, int]:
+    end = content.find(b"\n", begin)
+    told = _parsed(content[begin:end]) if end >= 0 else {}
+    try:
+        size, check = int(told["bytes"]), str(told["crc32"])
+        record = Record(
+            run_id=str(told["run_id"]),
+            path=str(told["path"]),
+            offset=int(told["offset"]),
+            content=content[end + 1 : end + 1 + max(0, size)],
+        )
+    except (KeyError, ValueError, TypeError):
+        return None, begin
+    sound = len(record.content) == size and f"{zlib.crc32(record.content):08x}" == check
+    return (record, end + 1 + size + 1) if sound else (None, begin)
 
 
 def _parsed(line: bytes) -> dict[str, Any]:

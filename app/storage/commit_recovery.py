@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from app import errors
 from app.engine import plain
-from app.storage import chain, commit_records, layout
+from app.storage import authority, chain, commit_records, deletion, disk, layout
 from app.storage.chain import Verdict
 from app.storage.commit_records import Record
 from app.storage.disk import Disk
@@ -23,43 +24,99 @@ _JOURNALS = (layout.STEPS, layout.CONTROL)
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered:
+    """
+    What a log has given back.
+    """
+
+    segments: tuple[str, ...] = ()
+    """Segments of which nothing is needed any more."""
+    suspects: frozenset[str] = frozenset()
+    """Runs that may have lost more than their journals: what is shown of them must be made anew."""
+
+
 @dataclass(slots=True, eq=False)
 class _Told:
+    kept: bool = False
     start: bytes | None = None
     journals: dict[str, list[Record]] = field(default_factory=dict)
 
 
-def recover(disk: Disk, reach: Callable[[str], None]) -> frozenset[str]:
+def recover(files: Disk, reach: Callable[[str], None]) -> Recovered:
     """
-    Complete the files of every run that the log mentions, sync them, and drop the log.
-
-    Returns:
-        Runs that may have lost more than their journals, if the power was cut: what is shown of them must be made anew.
+    Complete the files of every run that the log mentions, and sync them.
 
     Raises:
-        OSError: the log or a file could not be read, written or synced; the log stays.
+        OSError: the log or a file could not be read, written or synced.
     """
-    names = sorted(filter(commit_records.number, disk.names(layout.COMMITS)), key=commit_records.number)
-    if not names:
-        return frozenset()
-    segments = [f"{layout.COMMITS}/{name}" for name in names]
-    told: dict[str, _Told] = {}
-    mentioned: set[str] = set()
+    segments = _segments(files)
+    if not segments:
+        return Recovered()
+    try:
+        told = _restored(files, segments, reach)
+        _sync(files, segments, reach)
+    except OSError:
+        segments = _keep(files, segments)
+        # What the kernel could not write it may have forgotten: from here on only the log is believed.
+        told = _restored(files, segments, reach)
+        _sync(files, segments, reach)
+    return Recovered(segments=tuple(segments), suspects=frozenset(told))
+
+
+def drop(files: Disk, segments: Iterable[str], reach: Callable[[str], None]) -> None:
+    """
+    Remove segments of which nothing is needed any more.
+
+    Raises:
+        OSError: they could not be removed.
+    """
     for segment in segments:
-        boot_id, records = commit_records.read(disk.read(segment))
-        mentioned.update(record.run_id for record in records)
-        if boot_id != disk.boot_id() or not boot_id or commit_records.is_kept(segment):
-            _sort(records, told)
+        reach("storage.commit.before_drop")
+        files.remove(segment)
+    files.sync_folder(layout.COMMITS)
+
+
+def _segments(files: Disk) -> list[str]:
+    names = sorted(filter(commit_records.number, files.names(layout.COMMITS)), key=commit_records.number)
+    return [f"{layout.COMMITS}/{name}" for name in names]
+
+
+def _keep(files: Disk, segments: list[str]) -> list[str]:
+    for segment in segments:
+        if not commit_records.is_kept(segment):
+            files.rename(segment, commit_records.kept(segment))
+    files.sync_folder(layout.COMMITS)
+    return _segments(files)
+
+
+def _restored(files: Disk, segments: list[str], reach: Callable[[str], None]) -> list[str]:
+    told: dict[str, _Told] = {}
+    for segment in list(segments):
+        kept = commit_records.is_kept(segment)
+        content = files.read(segment)
+        boot_id, records = commit_records.read(content)
+        if boot_id is None and content:
+            _put_aside(files, segment)
+            segments.remove(segment)
+        if kept or not boot_id or boot_id != files.boot_id():
+            _sort(records, told, kept=kept)
+    deleted = deletion.put_away_ids(files) if told else frozenset()
     for run_id, found in told.items():
         reach("storage.commit.before_restore")
-        _restore(disk, run_id, found)
-    _drop(disk, segments, mentioned, reach)
-    return frozenset(told)
+        _restore(files, run_id, found, deleted=run_id in deleted)
+    return list(told)
 
 
-def _sort(records: list[Record], told: dict[str, _Told]) -> None:
+def _put_aside(files: Disk, segment: str) -> None:
+    files.rename(segment, commit_records.unread(segment))
+    _log.error("a segment of the commit log cannot be read, and is kept as %s", commit_records.unread(segment))
+
+
+def _sort(records: list[Record], told: dict[str, _Told], *, kept: bool) -> None:
     for record in records:
         run = told.setdefault(record.run_id, _Told())
+        run.kept = run.kept or kept
         folder = layout.run_folder(record.run_id)
         if record.path == f"{folder}/{layout.START}":
             run.start = record.content
@@ -68,65 +125,74 @@ def _sort(records: list[Record], told: dict[str, _Told]) -> None:
                 run.journals.setdefault(name, []).append(record)
 
 
-def _restore(disk: Disk, run_id: str, told: _Told) -> None:
+def _restore(files: Disk, run_id: str, told: _Told, *, deleted: bool) -> None:
     folder = layout.run_folder(run_id)
-    if told.start is not None:
-        _restore_start(disk, folder, told.start)
-    if not disk.has_file(f"{folder}/{layout.START}"):
-        _log.error("a run's folder is gone, and cannot be made again", extra={"run_id": run_id})
+    if deleted and not files.has_folder(folder):
         return
-    anchor = plain.labelled_sha256(disk.read(f"{folder}/{layout.START}"))
+    if told.start is not None:
+        _restore_start(files, folder, told.start)
+    if not files.has_file(f"{folder}/{layout.START}"):
+        _log.error("the folder of run %s is gone, and cannot be made again", run_id)
+        return
+    anchor = plain.labelled_sha256(files.read(f"{folder}/{layout.START}"))
     for name in _JOURNALS:
-        _restore_journal(disk, f"{folder}/{name}", anchor, told.journals.get(name, []))
+        _restore_journal(files, f"{folder}/{name}", anchor, told.journals.get(name, []), settled=told.kept)
 
 
-def _restore_start(disk: Disk, folder: str, content: bytes) -> None:
-    disk.add_folder(folder)
+def _restore_start(files: Disk, folder: str, content: bytes) -> None:
+    files.add_folder(folder)
     path = f"{folder}/{layout.START}"
-    if not disk.has_file(path) or disk.read(path) != content:
-        disk.write(path, content, sync=True)
+    if not files.has_file(path) or files.read(path) != content:
+        _log.warning("%s was restored from the commit log", path)
+        files.write(path, content, sync=True)
     for name in _JOURNALS:
-        if not disk.has_file(f"{folder}/{name}"):
-            disk.write(f"{folder}/{name}", b"", sync=True)
+        if not files.has_file(f"{folder}/{name}"):
+            files.write(f"{folder}/{name}", b"", sync=True)
 
 
-def _restore_journal(disk: Disk, path: str, anchor: str, records: list[Record]) -> None:
+def _restore_journal(files: Disk, path: str, anchor: str, records: list[Record], *, settled: bool) -> None:
+    if not records:
+        return
     content = b""
     with contextlib.suppress(FileNotFoundError):
-        content = disk.read(path)
+        content = files.read_settled(path) if settled else files.read(path)
     end = chain.read(content, anchor).end
     whole = content[:end]
     for record in records:
         # Only what goes on from the file's own good end; what is there already counts as it is.
         if record.offset <= len(whole) < record.offset + len(record.content):
-            kept = len(whole) - record.offset
-            if whole[record.offset :] == record.content[:kept]:
-                whole += record.content[kept:]
+            there = len(whole) - record.offset
+            if whole[record.offset :] == record.content[:there]:
+                whole += record.content[there:]
     if len(whole) == end:
         return
-    if chain.read(whole, anchor).verdict is not Verdict.WHOLE:
-        _log.error("the commit log does not go on from the end of %s", path)
-        return
-    disk.cut(path, end)
-    file = disk.append_to(path)
-    try:
-        file.write(whole[end:])
-        file.sync()
-    finally:
-        file.close()
+    good = chain.read(whole, anchor)
+    if good.verdict is not Verdict.WHOLE:
+        _log.error("the commit log does not go on from the end of %s: a line there %s", path, good.reason)
+    whole = whole[: good.end]
+    # Whatever lies behind is for the opening of the run to judge.
+    disk.replace(files, path, whole + content[len(whole) :], sync=True)
     _log.warning("%s was completed from the commit log: %d bytes", path, len(whole) - end)
 
 
-def _drop(disk: Disk, segments: list[str], mentioned: set[str], reach: Callable[[str], None]) -> None:
-    folders = [folder for folder in map(layout.run_folder, sorted(mentioned)) if disk.has_folder(folder)]
-    names = [f"{folder}/{name}" for folder in folders for name in disk.names(folder)]
+def _sync(files: Disk, segments: list[str], reach: Callable[[str], None]) -> None:
     reach("storage.commit.before_settle")
-    syncer = disk.syncer()
+    syncer = files.syncer()
     try:
-        syncer.sync(lambda: [*names, *folders, layout.RUNS])
+        syncer.sync(lambda: _mentioned(files, segments))
     finally:
         syncer.close()
-    for segment in segments:
-        reach("storage.commit.before_drop")
-        disk.remove(segment)
-    disk.sync_folder(layout.COMMITS)
+
+
+def _mentioned(files: Disk, segments: list[str]) -> list[str]:
+    runs = {record.run_id for segment in segments for record in commit_records.read(files.read(segment))[1]}
+    return [layout.RUNS, layout.SESSIONS, *(path for run_id in sorted(runs) for path in _of_run(files, run_id))]
+
+
+def _of_run(files: Disk, run_id: str) -> Iterator[str]:
+    folder = layout.run_folder(run_id)
+    yield from (f"{folder}/{name}" for name in files.names(folder))
+    yield folder
+    with contextlib.suppress(errors.NotFound, errors.JournalCorrupt):
+        session_id = authority.read_start(files, run_id)[0].session_id
+        yield from (layout.receipts_file(session_id), layout.session_folder(session_id))

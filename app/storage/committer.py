@@ -80,6 +80,14 @@ class Committer(Protocol):
             OSError: they could not be synced.
         """
 
+    async def mend(self) -> None:
+        """
+        Make sure that no commit that failed can come back.
+
+        Raises:
+            OSError: it still could.
+        """
+
     def close(self) -> None:
         """
         Let go of what is held.
@@ -117,6 +125,11 @@ class FileCommitter:
     async def settle(self, run_id: str | None = None) -> None:
         """
         Do nothing; every file is synced as soon as it is written.
+        """
+
+    async def mend(self) -> None:
+        """
+        Do nothing; what failed is in its own file only, which goes on from a fresh copy.
         """
 
     def close(self) -> None:

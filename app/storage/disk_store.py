@@ -26,9 +26,6 @@ from app.storage.opener import Adopt, Opener
 from app.storage.reconciliation import Reconciliation
 from app.storage.workers import Workers
 
-_LOOKS = 200
-_LOOK_SECONDS = 0.01
-
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -56,6 +53,7 @@ class DiskStore(abc.ABC):
         self._stopping = threading.Event()
         self._serves = False
         self._log_lock: disk.Lock | None = None
+        self._recovery_lock: disk.Lock | None = None
 
     async def start(self, *, serve: bool = True) -> None:
         """
@@ -66,18 +64,15 @@ class DiskStore(abc.ABC):
         self._serves = serve
         means, identity = self._prepare()
         self._stopping.clear()
-        suspects = await means.workers.run(lambda: self._recover(means))
-        index_is_new = await means.index.start()
-        reconciliation = Reconciliation(means, identity, suspects, index_is_new=index_is_new, serves=serve)
-        opener = Opener(means, identity, self._adopt)
-        self._found = _Parts(
-            means=means,
-            identity=identity,
-            reconciliation=reconciliation,
-            admission=Admission(means, identity, reconciliation, opener.nursery),
-            opener=opener,
-            archive=Archive(means, opener.logs),
-        )
+        try:
+            self._found = await self._begin(means, identity)
+        except BaseException:
+            means.committer.close()
+            self._let_go()
+            self._release_log()
+            raise
+        finally:
+            self._recovered()
         # A process may have died between a run's rename and the sync of its name.
         await means.workers.run(lambda: means.disk.sync_folder(layout.RUNS))
         if serve:
@@ -95,13 +90,13 @@ class DiskStore(abc.ABC):
         parts.opener.nursery.let_go()
         for log in list(parts.opener.logs.values()):
             await log.close()
+        if self._sweeping is not None:
+            await asyncio.wait([self._sweeping])
         try:
             await parts.means.committer.settle()
         except OSError as error:
             _log.error("the commit log is left for the next start: %s", error)
         parts.means.committer.close()
-        if self._sweeping is not None:
-            await asyncio.wait([self._sweeping])
         await parts.means.index.close()
         self._found = None
         self._release_log()
@@ -308,24 +303,53 @@ class DiskStore(abc.ABC):
         Stop what `_prepare` brought, finishing what is under way.
         """
 
-    def _recover(self, means: Means) -> frozenset[str]:
+    async def _begin(self, means: Means, identity: str) -> _Parts:
+        recovered = await self._recover(means)
+        index_is_new = await means.index.start()
+        reconciliation = Reconciliation(means, identity, index_is_new=index_is_new, serves=self._serves)
+        await reconciliation.doubt(recovered.suspects)
+        await self._drop(means, recovered)
+        opener = Opener(means, identity, self._adopt)
+        return _Parts(
+            means=means,
+            identity=identity,
+            reconciliation=reconciliation,
+            admission=Admission(means, identity, reconciliation, opener.nursery),
+            opener=opener,
+            archive=Archive(means, opener.logs),
+        )
+
+    async def _recover(self, means: Means) -> commit_recovery.Recovered:
         if self._log_lock is None:
-            return frozenset()
+            return commit_recovery.Recovered()
         try:
-            return commit_recovery.recover(means.disk, means.probes.reach)
+            return await means.workers.run(lambda: commit_recovery.recover(means.disk, means.probes.reach))
         except OSError as error:
-            _log.error("the commit log cannot be read, files stay as they are: %s", error)
-            return frozenset()
-        finally:
-            if not self._serves:
-                self._release_log()
+            raise _unrecovered(error) from error
+
+    async def _drop(self, means: Means, recovered: commit_recovery.Recovered) -> None:
+        if not recovered.segments:
+            return
+        try:
+            await means.workers.run(lambda: commit_recovery.drop(means.disk, recovered.segments, means.probes.reach))
+        except OSError as error:
+            raise _unrecovered(error) from error
 
     def _make_committer(self, files: disk.Disk, commits: Workers, others: Workers, points: probes.Probes) -> Committer:
+        # Nobody reads runs, or writes to the log, while another process recovers from it.
+        self._recovery_lock = files.lock(layout.RUNS, wait=True)
+        self._log_lock = files.lock(layout.COMMITS)
         # A process of one run beside the service has nobody to share a sync with.
-        self._log_lock = _held(files, _LOOKS if self._serves else 1)
         if self._serves and self._log_lock is not None:
             return CommitLog(files, commits, others, points)
         return FileCommitter(commits, points)
+
+    def _recovered(self) -> None:
+        lock, self._recovery_lock = self._recovery_lock, None
+        if lock is not None:
+            lock.release()
+        if not self._serves:
+            self._release_log()
 
     def _release_log(self) -> None:
         lock, self._log_lock = self._log_lock, None
@@ -334,10 +358,12 @@ class DiskStore(abc.ABC):
 
     async def _delete(self, run_id: str) -> None:
         means = self._parts.means
+        self._parts.opener.nursery.let_go(run_id)
         lock = await means.workers.run(lambda: opening.take(means.disk, run_id))
         try:
             await means.workers.run(lambda: _refuse_unfinished(means, run_id))
-            await means.committer.settle(run_id)
+            # Where its receipts lie must be known, since nobody can find out from its folder any more.
+            await means.index.settle()
             await means.workers.run(lambda: deletion.put_away(means, run_id))
         except OSError as error:
             raise means.room.failed(layout.run_folder(run_id), error) from error
@@ -351,6 +377,7 @@ class DiskStore(abc.ABC):
     async def _repair(self, run_id: str) -> dict[str, plain.Json]:
         parts = self._parts
         means = parts.means
+        parts.opener.nursery.let_go(run_id)
         lock = await means.workers.run(lambda: opening.take(means.disk, run_id))
         try:
             await means.committer.settle(run_id)
@@ -365,20 +392,13 @@ class DiskStore(abc.ABC):
 
     def _sweep_soon(self) -> None:
         if self._serves and (self._sweeping is None or self._sweeping.done()):
-            means = self._parts.means
-            self._sweeping = asyncio.create_task(
-                means.workers.run(lambda: deletion.sweep(means, self._stopping.is_set)), name="sweep the trash"
-            )
+            sweeping = deletion.sweep(self._parts.means, self._stopping.is_set)
+            self._sweeping = asyncio.create_task(sweeping, name="sweep the trash")
 
 
-def _held(files: disk.Disk, looks: int) -> disk.Lock | None:
-    # A short look at the log by another process must not make a service do without it.
-    for _ in range(looks):
-        lock = files.lock(layout.COMMITS)
-        if lock is not None:
-            return lock
-        threading.Event().wait(_LOOK_SECONDS)
-    return None
+def _unrecovered(error: OSError) -> errors.ConfigurationError:
+    message = f"what a power cut may have taken cannot be put back from the commit log: {error}"
+    return errors.ConfigurationError(message, code="commit_log_unusable", detail={"folder": layout.COMMITS})
 
 
 def _refuse_unfinished(means: Means, run_id: str) -> None:

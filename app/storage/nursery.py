@@ -65,10 +65,10 @@ class Nursery:
             await asyncio.shield(birth)
         return self._held.pop(run_id, None)
 
-    def let_go(self) -> None:
+    def let_go(self, run_id: str | None = None) -> None:
         """
-        Let go of every run that was not opened.
+        Let go of a run that was not opened, or of all of them.
         """
-        held, self._held = self._held, {}
-        for opened in held.values():
-            opened.lock.release()
+        for name in [run_id] if run_id is not None else list(self._held):
+            if (held := self._held.pop(name, None)) is not None:
+                held.lock.release()

@@ -50,8 +50,10 @@ class Opener:
             errors.StorageFault: the disk refused a repair.
         """
         if (newborn := await self.nursery.take(run_id)) is not None:
-            log = self.logs[run_id] = FolderLog(newborn, self._means, self._identity, self._forget)
-            return log
+            if opening.is_as_made(self._means.disk, newborn.authority):
+                log = self.logs[run_id] = FolderLog(newborn, self._means, self._identity, self._forget)
+                return log
+            newborn.lock.release()
         # In a task of its own: a caller that is cut off must not leave a folder held.
         task = asyncio.ensure_future(self._open(run_id))
         try:

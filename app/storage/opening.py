@@ -65,6 +65,19 @@ class Opening:
     """Records whose receipt is missing there."""
 
 
+def is_as_made(files: Disk, made: Authority) -> bool:
+    """
+    Tell whether a run's authority is still what it was when the run was made, so that it need not be read and judged.
+    """
+    folder = layout.run_folder(made.run_id)
+    try:
+        if files.size(f"{folder}/{layout.STEPS}") or files.size(f"{folder}/{layout.CONTROL}"):
+            return False
+        return plain.labelled_sha256(files.read(f"{folder}/{layout.START}")) == made.anchor
+    except OSError:
+        return False
+
+
 def take(files: Disk, run_id: str) -> Lock:
     """
     Hold a run's folder against other writers.

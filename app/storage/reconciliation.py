@@ -35,13 +35,11 @@ class Reconciliation:
         self,
         means: Means,
         identity: str,
-        suspects: frozenset[str] = frozenset(),
         *,
         index_is_new: bool,
         serves: bool = False,
     ) -> None:
         self._means, self._identity, self._serves = means, identity, serves
-        self._suspects = suspects
         self._everything = index_is_new
         self._turn = asyncio.Lock()
         self._compared = False
@@ -73,6 +71,22 @@ class Reconciliation:
             self._everything = True
             return await self._compare()
 
+    async def doubt(self, suspects: frozenset[str]) -> None:
+        """
+        Note, durably, that finished runs are to be opened again: what they show may be lost though their rows are not.
+        """
+        index, rows = self._means.index, []
+        for run_id in sorted(suspects):
+            row = await index.get_run(run_id)
+            if row is None:
+                row = await self._means.workers.run(partial(census.row_of, self._means.disk, run_id, self._identity))
+            if row is not None and _ended(row.summary):
+                rows.append(_unsettled(row))
+        await index.apply(rows, (), ())
+        if rows:
+            # Durable itself, and all before it.
+            await index.set_owner(rows[-1].summary.run_id, rows[-1].summary.owner)
+
     async def look_at(self, run_id: str) -> None:
         """
         Give a folder that turned up since the start its row.
@@ -85,12 +99,11 @@ class Reconciliation:
         index = self._means.index
         # Rows first: a run that is created meanwhile has its folder before its row.
         rows = await index.run_ids()
-        names = await self._means.workers.run(lambda: layout.run_ids(self._means.disk.names(layout.RUNS)))
+        names = await self._names()
         for name in sorted(rows - set(names)):
             await self._forget(name)
         await self._add_missing(iter(name for name in names if name not in rows))
         await self._finish_ended()
-        await self._doubt(rows)
         counts = {"runs": len(names)}
         if self._everything:
             counts |= {"receipts": await self._index_receipts(), "issues": await self._index_issues()}
@@ -115,13 +128,8 @@ class Reconciliation:
         for row in await self._means.workers.run(lambda: self._ended(unfinished)):
             await self._means.index.put_run(row)
 
-    async def _doubt(self, rows: set[str]) -> None:
-        # What was shown of them may be lost with the power, though their rows are not: they are opened again.
-        suspects, self._suspects = self._suspects & rows, frozenset()
-        for run_id in sorted(suspects):
-            row = await self._means.index.get_run(run_id)
-            if row is not None and _ended(row.summary):
-                await self._means.index.put_run(_unsettled(row))
+    async def _names(self) -> list[str]:
+        return await self._means.workers.run(lambda: layout.run_ids(self._means.disk.names(layout.RUNS)))
 
     async def _index_receipts(self) -> int:
         count = 0
