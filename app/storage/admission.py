@@ -11,11 +11,12 @@ from collections.abc import AsyncIterator
 
 from app import errors
 from app.engine import runs, states, stores
-from app.storage import creation, deletion, disk, index, layout
+from app.storage import creation, disk, index, layout
 from app.storage.index import IndexedRun
 from app.storage.means import Means
 from app.storage.nursery import Nursery
 from app.storage.reconciliation import Reconciliation
+from app.storage.workers import Workers
 
 _TRIAL = f"{layout.RUNS}/.room"
 
@@ -57,9 +58,7 @@ class Admission:
                 return stores.Created(run_id=existing, existed=True)
             if exclusive:
                 await self._refuse_second(start.recipe_id)
-            await self._make(start)
-            # Before another process looks for the key.
-            await self._means.index.settle()
+            await self._make(start, shown=True)
         return stores.Created(run_id=start.run_id, existed=False)
 
     async def find_repeated(self, idempotency_key: str, request_sha256: str | None) -> str | None:
@@ -80,9 +79,14 @@ class Admission:
 
     async def has_room(self) -> bool:
         """
-        Tell whether writes come through; after a failure by writing a little.
+        Tell whether writes come through; after a failure by writing a little, and the rows that wait.
         """
         room = self._means.room
+        if not room.rows_free:
+            try:
+                await self._means.index.settle()
+            except errors.StorageFault:
+                return False
         if not room.free:
             try:
                 await self._means.workers.run(lambda: disk.try_writing(self._means.disk, _TRIAL))
@@ -116,57 +120,76 @@ class Admission:
         if not await self.has_room():
             raise errors.NoRoom
 
-    async def _make(self, start: runs.RunStart) -> None:
+    async def _make(self, start: runs.RunStart, *, shown: bool = False) -> None:
         with self._nursery.birth(start.run_id):
-            await self._bear(start)
+            born = await self._built(start)
+            try:
+                await self._put_in_place(start.run_id, born)
+                await self._index(start, shown=shown)
+            except BaseException:
+                if born.lock is not None:
+                    born.lock.release()
+                raise
+            self._nursery.keep(start, born)
 
-    async def _bear(self, start: runs.RunStart) -> None:
+    async def _built(self, start: runs.RunStart) -> creation.Born:
+        means = self._means
         try:
-            workers = self._means.near if self._means.committer.shares else self._means.workers
-            born = await workers.run(lambda: creation.build(self._means, start))
+            return await self._workers.run(lambda: creation.build(means, start))
         except FileExistsError as error:
             message = f"there is a run {start.run_id} already"
             raise errors.Conflict(message, code="run_exists", detail={"run_id": start.run_id}) from error
         except OSError as error:
             raise self._no_room(layout.new_folder(start.run_id), error) from error
+
+    async def _put_in_place(self, run_id: str, born: creation.Born) -> None:
+        means = self._means
         try:
             if not born.durable:
-                await self._commit(start.run_id, born)
-            await self._index(start)
-        except BaseException:
-            if born.lock is not None:
-                born.lock.release()
-            raise
-        self._nursery.keep(start, born)
+                await self._commit(run_id, born)
+            await self._workers.run(lambda: creation.put_in_place(means, run_id))
+            # As long as the log holds the run, its folder is synced before the log is dropped.
+            if not means.committer.holds(run_id):
+                await means.workers.run(lambda: creation.make_durable(means, run_id, born))
+        except OSError as error:
+            await means.workers.run(lambda: creation.take_back(means, run_id))
+            raise self._no_room(layout.run_folder(run_id), error) from error
 
     async def _commit(self, run_id: str, born: creation.Born) -> None:
         committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def over(error: BaseException | None) -> None:
+            if committed.done():
+                return
             if error is None:
                 committed.set_result(None)
             else:
                 committed.set_exception(error)
 
         self._means.committer.begin(creation.commit(self._means, run_id, born), over)
-        try:
-            await committed
-        except OSError as error:
-            await self._means.workers.run(lambda: creation.take_back(self._means, run_id))
-            raise self._no_room(layout.run_folder(run_id), error) from error
+        await committed
+
+    @property
+    def _workers(self) -> Workers:
+        # Where commits are shared, what is left to do for a new run waits for no disk.
+        return self._means.near if self._means.committer.shares else self._means.workers
 
     def _no_room(self, path: str, error: OSError) -> errors.NoRoom:
         return errors.NoRoom(detail=self._means.room.failed(path, error).detail)
 
-    async def _index(self, start: runs.RunStart) -> None:
+    async def _index(self, start: runs.RunStart, *, shown: bool) -> None:
         row = index.row_of(start, states.RunState.PENDING, start.created_at, name=start.run_id, owner=start.owner)
         self._means.probes.reach("storage.create.before_row")
         try:
             await self._means.index.put_run(row)
+            if shown:
+                # Before another process looks for the key.
+                await self._means.index.settle()
         except errors.StorageFault as fault:
             # Who is told that there is no room must not find the run there.
-            with contextlib.suppress(OSError):
-                await self._means.workers.run(lambda: deletion.put_away(self._means, start.run_id))
+            await self._means.workers.run(lambda: creation.take_back(self._means, start.run_id))
+            with contextlib.suppress(errors.StorageFault):
+                await self._means.index.remove_run(start.run_id)
             raise errors.NoRoom(detail=fault.detail) from fault
         self._means.probes.reach("storage.create.after_row")
 

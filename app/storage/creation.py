@@ -5,10 +5,11 @@ Creation: a run's folder, built aside and put in place in one move.
 from __future__ import annotations
 
 import contextlib
+import logging
 from dataclasses import dataclass
 
 from app.engine import events, plain, runs, states, views
-from app.storage import disk, events_book, layout
+from app.storage import deletion, disk, events_book, layout
 from app.storage.committer import Commit
 from app.storage.disk import Disk, Lock
 from app.storage.means import Means
@@ -16,11 +17,13 @@ from app.storage.means import Means
 _FILES = (layout.START, layout.STEPS, layout.CONTROL, layout.MANIFEST, layout.EVENTS)
 _MOST_COMMITTED_BYTES = 256 * 1024
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Born:
     """
-    A run's new folder, in place.
+    A run's new folder, built aside.
     """
 
     lock: Lock | None
@@ -33,7 +36,7 @@ class Born:
 
 def build(means: Means, start: runs.RunStart) -> Born:
     """
-    Put a run's folder in place; it exists from the rename on, and is accepted once it is durable.
+    Build a run's folder aside.
 
     Both journals are made here, empty, so that their names are synced with the folder and never again.
 
@@ -52,8 +55,6 @@ def build(means: Means, start: runs.RunStart) -> Born:
         content = plain.encode(start.to_json()) + b"\n"
         durable = not means.committer.shares or len(content) > _MOST_COMMITTED_BYTES
         _fill(means, folder, start, content, sync=durable)
-        reach("storage.create.before_rename")
-        _put_in_place(means, folder, final, sync=durable)
     except BaseException as error:
         if isinstance(error, OSError):
             with contextlib.suppress(OSError):
@@ -73,21 +74,47 @@ def commit(means: Means, run_id: str, born: Born) -> Commit:
     return Commit(
         run_id=run_id,
         path=f"{folder}/{layout.START}",
-        file=_Folder(means.disk, folder),
+        file=_Folder(means.disk, layout.new_folder(run_id)),
         offset=0,
         content=born.content,
         points="storage.create",
     )
 
 
+def put_in_place(means: Means, run_id: str) -> None:
+    """
+    Give a folder its name; the run exists from here on, and what the log tells of it was durable before.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    means.probes.reach("storage.create.before_rename")
+    means.disk.rename(layout.new_folder(run_id), layout.run_folder(run_id))
+
+
+def make_durable(means: Means, run_id: str, born: Born) -> None:
+    """
+    Sync a folder that is in place and not in the log.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    means.probes.reach("storage.create.before_runs_sync")
+    if not born.durable:
+        _Folder(means.disk, layout.run_folder(run_id)).sync()
+    means.disk.sync_folder(layout.RUNS)
+
+
 def take_back(means: Means, run_id: str) -> None:
     """
-    Remove a folder that could not be made durable.
+    Put a folder away that could not be made durable: who is told that there is no room must not find the run later.
     """
-    folder = layout.new_folder(run_id)
-    with contextlib.suppress(OSError):
-        means.disk.rename(layout.run_folder(run_id), folder)
-        means.disk.remove_tree(folder)
+    for folder in (layout.new_folder(run_id), layout.run_folder(run_id)):
+        try:
+            if means.disk.has_folder(folder):
+                deletion.discard(means, run_id, folder)
+        except OSError as error:
+            _log.error("a refused run may come back: %s", error, extra={"run_id": run_id})
 
 
 def sweep(files: Disk) -> None:
@@ -110,20 +137,6 @@ class _Folder:
         for name in _FILES:
             disk.sync_file(self._files, f"{self._folder}/{name}")
         self._files.sync_folder(self._folder)
-        self._files.sync_folder(layout.RUNS)
-
-
-def _put_in_place(means: Means, folder: str, final: str, *, sync: bool) -> None:
-    means.disk.rename(folder, final)
-    if not sync:
-        return
-    means.probes.reach("storage.create.before_runs_sync")
-    try:
-        means.disk.sync_folder(layout.RUNS)
-    except OSError:
-        # Whoever asked is told that there is no room, so nobody may find the run there.
-        means.disk.rename(final, folder)
-        raise
 
 
 def _fill(means: Means, folder: str, start: runs.RunStart, content: bytes, *, sync: bool) -> None:

@@ -99,7 +99,7 @@ class Index(Protocol):
 
     async def move_soon(self, transition: runs.Transition) -> None:
         """
-        Apply a move if the run is in a state that it may move from, perhaps a moment later; it leaves no finished state.
+        Apply a move, perhaps a moment later, if the run is in a state that it may move from; none of these is finished.
         """
 
     async def set_owner(self, run_id: str, owner: str) -> None:

@@ -7,6 +7,7 @@ The index is rebuildable and may lag behind; whoever asks through the queue is a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 from collections.abc import Iterable, Mapping
@@ -16,6 +17,7 @@ from app import errors
 from app.engine import plain, runs, states, stores
 from app.storage import index
 from app.storage.index import Index, IndexedRun, ReceiptPlace
+from app.storage.room import Room
 
 PAUSE_SECONDS = 0.05
 """Time that rows wait for others."""
@@ -30,7 +32,7 @@ _log = logging.getLogger(__name__)
 class _Waiting:
     rows: dict[str, IndexedRun] = field(default_factory=dict)
     moves: dict[str, list[runs.Transition]] = field(default_factory=dict)
-    places: list[ReceiptPlace] = field(default_factory=list)
+    places: dict[str, ReceiptPlace] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.rows or self.moves or self.places)
@@ -41,19 +43,20 @@ class IndexQueue:
     `Index` in front of another.
     """
 
-    def __init__(self, inner: Index) -> None:
-        self._inner = inner
+    def __init__(self, inner: Index, room: Room) -> None:
+        self._inner, self._room = inner, room
         self._waiting = _Waiting()
         # A run that has just come is asked for once, to be queued.
         self._fresh: dict[str, IndexedRun] = {}
-        self._turn = asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
-        self._writing: asyncio.Task[None] | None = None
+        self._writing: asyncio.Task[errors.StorageFault | None] | None = None
+        self._closed = False
 
     async def start(self) -> bool:
         """
         Bring the tables up to date.
         """
+        self._closed = False
         return await self._inner.start()
 
     async def close(self) -> None:
@@ -61,12 +64,20 @@ class IndexQueue:
         Write what waits, and let go of the database.
         """
         try:
-            await self._flush()
+            await self.settle()
         except errors.StorageFault as fault:
             _log.warning("rows are left behind: %s", fault.message)
+        self.abandon()
+        await self._inner.close()
+
+    def abandon(self) -> None:
+        """
+        Write nothing more, as a killed process does; the folders tell the rest to the next one.
+        """
+        self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        await self._inner.close()
+        self._timer, self._waiting = None, _Waiting()
 
     # -- what waits
 
@@ -89,24 +100,32 @@ class IndexQueue:
         row = self._waiting.rows.get(run_id)
         if row is None:
             _join(self._waiting.moves.setdefault(run_id, []), transition)
-        elif states.RunState(row.summary.status) in transition.since:
-            moved = index.moved(row.summary, transition)
-            self._waiting.rows[run_id] = dataclasses.replace(row, summary=moved)
+        elif (moved := _moved(row, [transition])) is not None:
+            self._waiting.rows[run_id] = moved
         self._write_soon()
 
     async def add_receipts(self, places: Iterable[ReceiptPlace]) -> None:
         """
         Queue where receipts lie.
         """
-        self._waiting.places += places
+        self._waiting.places |= {place.receipt_id: place for place in places}
         if self._waiting.places:
             self._write_soon()
 
     async def settle(self) -> None:
         """
         Write what waits, for other processes to see.
+
+        Raises:
+            errors.StorageFault: it cannot be written, and waits on.
         """
-        await self._flush()
+        if not self._waiting and self._writing is None:
+            self._room.rows_free = True
+        # What is being written, and then what waits; what comes later is for others to wait for.
+        for _ in range(2 if self._writing is not None else 1):
+            fault = await self._written() if self._waiting or self._writing is not None else None
+            if fault is not None:
+                raise errors.StorageFault(fault.message, detail=fault.detail)
 
     # -- what is asked, and changed at once
 
@@ -116,35 +135,39 @@ class IndexQueue:
         """
         Write rows, moves and receipts in one go.
         """
-        await self._flush(None)
+        await self._settle_all()
         await self._inner.apply(rows, moves, places)
 
     async def move(self, transition: runs.Transition) -> bool:
         """
         Apply a move.
         """
-        await self._flush(transition.run_id)
+        await self._settle_of(transition.run_id)
         return await self._inner.move(transition)
 
     async def add_missing(self, found: Iterable[IndexedRun]) -> None:
         """
         Write the rows of runs that have none.
         """
-        await self._flush(None)
+        await self._settle_all()
         await self._inner.add_missing(found)
 
     async def remove_run(self, run_id: str) -> None:
         """
-        Remove a run's row.
+        Remove a run's row; one that waits is not written any more.
         """
-        await self._flush(run_id)
+        if self._writing is not None:
+            await self._written()
+        self._fresh.pop(run_id, None)
+        self._waiting.rows.pop(run_id, None)
+        self._waiting.moves.pop(run_id, None)
         await self._inner.remove_run(run_id)
 
     async def set_owner(self, run_id: str, owner: str) -> None:
         """
         Note who continues a run.
         """
-        await self._flush(run_id)
+        await self._settle_of(run_id)
         await self._inner.set_owner(run_id, owner)
 
     async def get_run(self, run_id: str) -> IndexedRun | None:
@@ -154,58 +177,60 @@ class IndexQueue:
         fresh = self._fresh.pop(run_id, None)
         if (known := self._waiting.rows.get(run_id) or fresh) is not None:
             return known
-        if run_id in self._waiting.moves or self._turn.locked():
-            await self._flush()
-        return await self._inner.get_run(run_id)
+        if run_id in self._waiting.moves or self._writing is not None:
+            await self._settle_if_possible()
+        row, moves = self._waiting.rows.get(run_id), list(self._waiting.moves.get(run_id, ()))
+        return row or _moved(await self._inner.get_run(run_id), moves)
 
     async def find_key(self, idempotency_key: str) -> IndexedRun | None:
         """
         Return the run that was made under a key.
         """
-        await self._flush()
-        return await self._inner.find_key(idempotency_key)
+        await self._settle_if_possible()
+        waiting = (row for row in self._waiting.rows.values() if row.idempotency_key == idempotency_key)
+        return next(waiting, None) or await self._inner.find_key(idempotency_key)
 
     async def find_busy(self, recipe_id: str) -> str | None:
         """
         Return an unfinished run of a recipe.
         """
-        await self._flush()
+        await self.settle()
         return await self._inner.find_busy(recipe_id)
 
     async def run_ids(self) -> set[str]:
         """
         Return the ids of all rows.
         """
-        await self._flush()
+        await self.settle()
         return await self._inner.run_ids()
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
         """
         Return runs, newest first.
         """
-        await self._flush()
+        await self._settle_if_possible()
         return await self._inner.list_runs(query)
 
     async def list_unfinished(self) -> list[stores.RunSummary]:
         """
         Return every unfinished run.
         """
-        await self._flush()
+        await self._settle_if_possible()
         return await self._inner.list_unfinished()
 
     async def count_by_status(self) -> dict[str, int]:
         """
         Return how many runs are in each state.
         """
-        await self._flush()
+        await self._settle_if_possible()
         return await self._inner.count_by_status()
 
     async def find_receipt(self, receipt_id: str) -> ReceiptPlace | None:
         """
         Return where a receipt lies.
         """
-        await self._flush()
-        return await self._inner.find_receipt(receipt_id)
+        await self._settle_if_possible()
+        return self._waiting.places.get(receipt_id) or await self._inner.find_receipt(receipt_id)
 
     async def put_issue(self, issue: Mapping[str, plain.Json]) -> None:
         """
@@ -217,45 +242,62 @@ class IndexQueue:
         """
         Remove every row.
         """
-        await self._flush(None)
+        await self._settle_all()
         await self._inner.clear()
 
     # -- writing
 
-    def _write_soon(self) -> None:
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(PAUSE_SECONDS, self._begin)
+    async def _settle_all(self) -> None:
+        self._fresh.clear()
+        await self.settle()
+
+    async def _settle_of(self, run_id: str) -> None:
+        self._fresh.pop(run_id, None)
+        await self.settle()
+
+    async def _settle_if_possible(self) -> None:
+        # While rows cannot be written, those that are can be read all the same.
+        if self._room.rows_free:
+            with contextlib.suppress(errors.StorageFault):
+                await self.settle()
+        elif self._writing is not None:
+            await self._written()
+
+    def _write_soon(self, pause_seconds: float = PAUSE_SECONDS) -> None:
+        if self._timer is None and not self._closed:
+            self._timer = asyncio.get_running_loop().call_later(pause_seconds, self._begin)
 
     def _begin(self) -> None:
         self._timer = None
-        self._writing = asyncio.create_task(self._write_or_wait(), name="index")
+        if self._waiting:
+            self._start()
 
-    async def _write_or_wait(self) -> None:
+    async def _written(self) -> errors.StorageFault | None:
+        # In a task of its own: a reader that is cut off must not lose what waits.
+        return await asyncio.shield(self._start())
+
+    def _start(self) -> asyncio.Task[errors.StorageFault | None]:
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write(), name="index")
+        return self._writing
+
+    async def _write(self) -> errors.StorageFault | None:
+        taken, self._waiting = self._waiting, _Waiting()
+        moves = [move for moved in taken.moves.values() for move in moved]
         try:
-            await self._flush()
+            await self._inner.apply(taken.rows.values(), moves, taken.places.values())
         except errors.StorageFault as fault:
             _log.warning("rows wait: %s", fault.message)
-            if self._timer is None:
-                self._timer = asyncio.get_running_loop().call_later(_PAUSE_AFTER_FAILURE_SECONDS, self._begin)
-
-    async def _flush(self, *changed: str | None) -> None:
-        for run_id in changed:
-            if run_id is None:
-                self._fresh.clear()
-            else:
-                self._fresh.pop(run_id, None)
-        if not self._waiting and not self._turn.locked():
-            return
-        async with self._turn:
-            if not self._waiting:
-                return
-            taken, self._waiting = self._waiting, _Waiting()
-            try:
-                moves = [move for moved in taken.moves.values() for move in moved]
-                await self._inner.apply(taken.rows.values(), moves, taken.places)
-            except errors.StorageFault:
-                self._put_back(taken)
-                raise
+            self._room.rows_free = False
+            self._put_back(taken)
+            self._write_soon(_PAUSE_AFTER_FAILURE_SECONDS)
+            return fault
+        finally:
+            self._writing = None
+        self._room.rows_free = True
+        if self._waiting:
+            self._write_soon()
+        return None
 
     def _put_back(self, taken: _Waiting) -> None:
         later, self._waiting = self._waiting, taken
@@ -265,7 +307,14 @@ class IndexQueue:
         for run_id, moves in later.moves.items():
             for move in moves:
                 _join(taken.moves.setdefault(run_id, []), move)
-        taken.places += later.places
+        taken.places |= later.places
+
+
+def _moved(row: IndexedRun | None, moves: Iterable[runs.Transition]) -> IndexedRun | None:
+    for move in moves:
+        if row is not None and states.RunState(row.summary.status) in move.since:
+            row = dataclasses.replace(row, summary=index.moved(row.summary, move))
+    return row
 
 
 def _join(moves: list[runs.Transition], move: runs.Transition) -> None:

@@ -23,6 +23,8 @@ class Room:
     def __init__(self) -> None:
         self.free = True
         """Whether no write has failed since the last that succeeded."""
+        self.rows_free = True
+        """Whether the last rows that were to be written could be."""
 
     def succeeded(self) -> None:
         """

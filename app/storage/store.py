@@ -52,19 +52,22 @@ class FolderStore(DiskStore):
         super().__init__(adopt)
         self._directory, self._index, self._clock = directory, index, clock
         self._probes = probes or _NO_PROBES
+        self._queue: IndexQueue | None = None
         self._commits = Threads(threads.commit, "commit")
         self._others = Threads(threads.other, "storage")
 
     def _prepare(self) -> tuple[Means, str]:
         identity = self._directory.prepare()
-        disk = OsDisk(self._directory.path)
+        disk, room = OsDisk(self._directory.path), Room()
+        # Whoever lives beside the service has few rows, and shows them at once.
+        self._queue = IndexQueue(self._index, room) if self._serves else None
         means = Means(
             disk=disk,
             committer=self._make_committer(disk, self._commits, self._others, self._probes),
             workers=self._others,
             near=Near(self._others),
-            index=IndexQueue(self._index),
-            room=Room(),
+            index=self._queue or self._index,
+            room=room,
             clock=self._clock,
             probes=self._probes,
             pause_seconds=_PAUSE_SECONDS,
@@ -72,5 +75,7 @@ class FolderStore(DiskStore):
         return means, identity
 
     def _let_go(self) -> None:
+        if self._queue is not None:
+            self._queue.abandon()
         self._commits.close()
         self._others.close()

@@ -303,6 +303,7 @@ async def test_damage_before_the_end_is_told_with_its_place(house: House, name: 
         await log.append_step(houses.step(key))
         await log.decide(DecisionKind.STARTED, STARTED | {"key": key})
     await log.rest()
+    await house.settle()
     await house.crash()
     house.change(name, lambda content: _damaged(content, line=1))
     damaged = house.content(name)
