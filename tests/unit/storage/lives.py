@@ -1,5 +1,6 @@
 """
-Lives of a run, from its creation to its deletion, lived by real processes that are killed at every point.
+Lives of a run, from its creation to its deletion, lived by real processes that are killed at every point: as the
+service, whose commits share a log, and as a process by itself, which syncs each file.
 
 Run as a program it lives one life for each passing of each point: `python -m tests.unit.storage.lives FOLDER`. It forks
 for each of them, so that what is imported once serves all.
@@ -61,11 +62,11 @@ def store_in(place: Path, points: Probes | None = None) -> FolderStore:
     return FolderStore(directory, SqlIndex(directory.index_url()), clock=clock.SystemClock(), probes=points)
 
 
-async def live(store: FolderStore, tell: Tell) -> None:
+async def live(store: FolderStore, tell: Tell, *, serve: bool = True) -> None:
     """
     Live a whole life, telling each answer as soon as it is given.
     """
-    await store.start()
+    await store.start(serve=serve)
     await store.create(houses.start(**KEY))
     tell("created")
     log = await store.open(RUN)
@@ -98,22 +99,25 @@ async def live(store: FolderStore, tell: Tell) -> None:
     await store.close()
 
 
-def story(folder: Path) -> list[str]:
+def story(folder: Path) -> list[tuple[bool, str]]:
     """
-    Return every point that an undisturbed life passes.
+    Return every point that an undisturbed life passes, as the service and by itself.
     """
-    counting = Counting()
-    asyncio.run(live(store_in(folder, counting), lambda told: None))
-    return counting.story
+    passed = []
+    for serve in (True, False):
+        counting = Counting()
+        asyncio.run(live(store_in(folder / str(serve), counting), lambda told: None, serve=serve))
+        passed += [(serve, point) for point in counting.story]
+    return passed
 
 
-def lived(place: Path, point: str, nth: int) -> None:
+def lived(place: Path, point: str, nth: int, *, serve: bool) -> None:
     """
     Live in a process that kills itself at the nth passing of a point.
     """
     answers = place.with_suffix(".answers").open("a", buffering=1, encoding="utf-8")
     store = store_in(place, crash_probes.CrashProbes(point, nth))
-    asyncio.run(live(store, lambda told: print(told, file=answers)))
+    asyncio.run(live(store, lambda told: print(told, file=answers), serve=serve))
 
 
 def sweep(folder: Path) -> list[dict[str, Any]]:
@@ -123,17 +127,18 @@ def sweep(folder: Path) -> list[dict[str, Any]]:
     template = folder / "template"
     passed = _story(folder, template)
     lives = []
-    seen: Counter[str] = Counter()
-    for number, point in enumerate(passed):
-        seen[point] += 1
+    seen: Counter[tuple[bool, str]] = Counter()
+    for number, (serve, point) in enumerate(passed):
+        seen[serve, point] += 1
+        nth = seen[serve, point]
         place = folder / f"life-{number}"
         shutil.copytree(template, place)
         child = os.fork()
         if child == 0:
-            lived(place, point, seen[point])
+            lived(place, point, nth, serve=serve)
             os._exit(0)
         _, status = os.waitpid(child, 0)
-        lives.append({"place": str(place), "point": point, "nth": seen[point], "signal": os.WTERMSIG(status)})
+        lives.append({"place": str(place), "point": point, "nth": nth, "signal": os.WTERMSIG(status)})
     return lives
 
 
@@ -142,7 +147,7 @@ async def _migrated(store: FolderStore) -> None:
     await store.close()
 
 
-def _story(folder: Path, template: Path) -> list[str]:
+def _story(folder: Path, template: Path) -> list[tuple[bool, str]]:
     # In a child, so that no thread of a store lives in the process that forks.
     read, write = os.pipe()
     child = os.fork()
@@ -152,7 +157,7 @@ def _story(folder: Path, template: Path) -> list[str]:
         os._exit(0)
     os.close(write)
     with os.fdopen(read) as told:
-        passed: list[str] = json.load(told)
+        passed: list[tuple[bool, str]] = json.load(told)
     os.waitpid(child, 0)
     return passed
 

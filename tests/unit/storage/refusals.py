@@ -1,8 +1,9 @@
 """
 A process whose disk refuses: it appends steps until a write fails, makes room, heals, and tells what happened.
 
-Run as a program: `python -m tests.unit.storage.refusals FOLDER (limit|plain)`. With `limit` the system itself cuts a
-write short, where the file reaches the largest size that the process may write.
+Run as a program: `python -m tests.unit.storage.refusals FOLDER (limit|plain|shared)`. With `limit` the system itself
+cuts a write short, where the file reaches the largest size that the process may write. With `shared` it is the service,
+whose commits share a log.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ STEPS = 40
 LIMIT_BYTES = 10_000
 
 
-async def refused(place: Path, tighten: Callable[[], None], loosen: Callable[[], None]) -> dict[str, Any]:
+async def refused(
+    place: Path, tighten: Callable[[], None], loosen: Callable[[], None], *, serve: bool = False
+) -> dict[str, Any]:
     """
     Append steps, the one that is refused again after healing, and tell what was seen.
     """
     store = lives.store_in(place)
-    await store.start()
+    await store.start(serve=serve)
     await store.create(houses.start())
     log = await store.open(RUN)
     await log.decide(DecisionKind.TAKEN, {})
@@ -71,7 +74,7 @@ def main(folder: str, how: str) -> None:
     if how == "limit":
         found = refused(place, lambda: limit_size(LIMIT_BYTES), lambda: limit_size(resource.RLIM_INFINITY))
     else:
-        found = refused(place, lambda: None, lambda: None)
+        found = refused(place, lambda: None, lambda: None, serve=how == "shared")
     print(json.dumps(asyncio.run(found)))
 
 

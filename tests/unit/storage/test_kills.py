@@ -25,6 +25,9 @@ from tests.unit.storage import lives
 ELSEWHERE = ("adopt", "heal", "cut", "repair")
 """Writes that an undisturbed life does not make; the conformance suite kills them in memory."""
 
+RARELY = {"storage.commit.before_restore", "storage.create.before_sync", "storage.create.after_sync"}
+"""What happens after a power cut, or while the commit log fails."""
+
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
@@ -42,7 +45,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 def test_every_point_of_a_life_is_a_place_to_die(swept: list[dict[str, Any]]) -> None:
     """Each listed point killed a process; a further passing of it may be spared where two writes became one."""
-    expected = {point for point in points.POINTS if point.split(".")[1] not in ELSEWHERE}
+    expected = {point for point in points.POINTS if point.split(".")[1] not in ELSEWHERE} - RARELY
 
     assert {life["point"] for life in swept if life["signal"] == 9} == expected
     assert all(life["signal"] == 9 or (life["signal"] == 0 and life["nth"] > 1) for life in swept)

@@ -43,23 +43,39 @@ def test_a_write_that_the_system_cuts_short_is_repeated(tmp_path: Path) -> None:
     assert found["steps"] == ALL
 
 
+def traced(tmp_path: Path, file: str, call: str, error: str, how: str) -> dict[str, Any]:
+    """Let the seventh call of its kind on a file fail, and return what the process tells."""
+    if shutil.which("strace") is None:
+        pytest.skip("strace is not installed (apt-get install strace)")
+    place = tmp_path / "d"
+    program = (sys.executable, "-m", "tests.unit.storage.refusals", str(place), how)
+    tracer = ("strace", "-f", "-qq", "-o", str(tmp_path / "trace"), "-P", str(place.resolve() / file))
+    probe = subprocess.run([*tracer, "true"], capture_output=True, text=True, check=False)
+    if probe.returncode != 0:
+        pytest.skip(f"strace may not trace here: {probe.stderr.strip()}")
+    return told(*tracer, "-e", f"trace={call}", "-e", f"inject={call}:error={error}:when=7", *program)
+
+
 @pytest.mark.parametrize("call", ["fdatasync", "write"])
 @pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
 def test_a_call_that_the_system_fails_is_repeated(tmp_path: Path, call: str, error: str) -> None:
     """A failed sync or write of a journal costs no line and makes none double."""
-    if shutil.which("strace") is None:
-        pytest.skip("strace is not installed (apt-get install strace)")
-    place = tmp_path / "d"
-    journal = place.resolve() / "runs" / houses.RUN / "steps.jsonl"
-    program = (sys.executable, "-m", "tests.unit.storage.refusals", str(place), "plain")
-    tracer = ("strace", "-f", "-qq", "-o", str(tmp_path / "trace"), "-P", str(journal))
-    probe = subprocess.run([*tracer, "true"], capture_output=True, text=True, check=False)
-    if probe.returncode != 0:
-        pytest.skip(f"strace may not trace here: {probe.stderr.strip()}")
-    found = told(*tracer, "-e", f"trace={call}", "-e", f"inject={call}:error={error}:when=7", *program)
+    found = traced(tmp_path, f"runs/{houses.RUN}/steps.jsonl", call, error, "plain")
 
     assert [fault["errno"] for fault in found["faults"]] == [error]
     assert found["rooms"] == [False, True]
+    assert found["ok"]
+    assert found["steps"] == ALL
+
+
+@pytest.mark.parametrize("call", ["fdatasync", "write"])
+@pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
+def test_a_commit_log_that_fails_is_done_without(tmp_path: Path, call: str, error: str) -> None:
+    """While the log cannot be written or synced each file is synced by itself, and no step notices."""
+    found = traced(tmp_path, "commits/1.log", call, error, "shared")
+
+    assert found["faults"] == []
+    assert found["rooms"] == [True]
     assert found["ok"]
     assert found["steps"] == ALL
 
