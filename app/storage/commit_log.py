@@ -8,6 +8,7 @@ segment of the log is dropped only when every file that it mentions was synced i
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import logging
@@ -62,7 +63,7 @@ class CommitLog:
         self._segment: _Segment | None = None
         self._mentioned: set[str] = set()
         self._full: list[_Segment] = []
-        self._due = False
+        self._due = self._closed = False
 
     # -- on the loop
 
@@ -70,6 +71,9 @@ class CommitLog:
         """
         Start a commit; it shares its sync with all that come in while another is under way.
         """
+        if self._closed:
+            asyncio.get_running_loop().call_soon(done, _closed())
+            return
         self._waiting.append((commit, done))
         self._call()
 
@@ -113,6 +117,7 @@ class CommitLog:
         """
         Let go of the files; what is still in the log is completed from it at the next start.
         """
+        self._closed = True
         with self._guard:
             if self._segment is not None:
                 self._segment.file.close()
@@ -146,6 +151,8 @@ class CommitLog:
         with self._writing:
             while self._waiting:
                 batch.append(self._waiting.popleft())
+            if self._closed:
+                return [(done, _closed()) for _, done in batch]
             try:
                 written = self._write([commit for commit, _ in batch if commit.content is not None])
                 return [
@@ -276,6 +283,10 @@ def _names(segments: list[_Segment]) -> list[str]:
     folders = {path.rpartition("/")[0] for path in paths}
     parents = {folder.rpartition("/")[0] for folder in folders}
     return [*sorted(paths), *sorted(folders), *sorted(parents)]
+
+
+def _closed() -> OSError:
+    return OSError(errno.EBADF, "the commit log is closed")
 
 
 def _noted(_: object, error: BaseException | None) -> None:

@@ -68,8 +68,11 @@ class Folders(store.FolderStore):
     def _prepare(self) -> tuple[means.Means, str]:
         found, identity = super()._prepare()
         inline = workers.Inline()
-        committing = committer.FileCommitter(inline, self._probes)
-        return dataclasses.replace(found, disk=self.mortal, workers=inline, committer=committing), identity
+        return dataclasses.replace(found, disk=self.mortal, workers=inline, near=inline, index=self.rows), identity
+
+    def _make_committer(self, *_: object) -> committer.Committer:
+        inline = workers.Inline()
+        return super()._make_committer(self.mortal, inline, inline, self._probes)
 
 
 class Day(pools.Bench):

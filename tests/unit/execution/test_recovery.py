@@ -59,10 +59,10 @@ async def test_priorities_hold_after_a_restart() -> None:
     for name, priority in (("low", -5), ("first", 0), ("second", 0), ("high", 7)):
         await bench.submit(*toys.tools(name), priority=priority)
     await bench.crash()
+    bench.toolbox.executed.clear()
     await bench.restart()
     late = await bench.submit(*toys.tools("late"))
     hold.set()
-    bench.toolbox.executed.clear()
     await bench.ended(late)
     await bench.executed("low/1")
 
