@@ -25,9 +25,7 @@ def put(files: Disk, folder: str, content: bytes, *, text: bool, reach: Callable
     blob = records.BlobRef(sha256=plain.sha256(content), size_bytes=len(content), text=text)
     place = f"{folder}/{FOLDER}"
     if files.add_folder(place):
-        files.sync_folder(folder)
-        # A folder that was committed to a log and not synced.
-        files.sync_folder(layout.RUNS)
+        _make_durable(files, folder, place)
     if _is_kept(files, f"{place}/{blob.sha256}", blob):
         files.sync_folder(place)
     else:
@@ -76,6 +74,17 @@ def flaw(files: Disk, run_id: str, folder: str, blob: records.BlobRef) -> str | 
     except errors.JournalCorrupt as error:
         return f"refers to {error.detail['file']}, which {error.detail['reason']}"
     return None
+
+
+def _make_durable(files: Disk, folder: str, place: str) -> None:
+    try:
+        files.sync_folder(folder)
+        # A new run may have been committed to the log alone.
+        files.sync_folder(layout.RUNS)
+    except OSError:
+        # Whoever tries again must find it new.
+        files.remove_tree(place)
+        raise
 
 
 def _is_kept(files: Disk, path: str, blob: records.BlobRef) -> bool:

@@ -53,7 +53,7 @@ class CommitLog:
 
     def __init__(self, disk: Disk, commits: Workers, others: Workers, probes: probes.Probes) -> None:
         self._disk, self._commits, self._others, self._reach = disk, commits, others, probes.reach
-        self._syncer = disk.syncer()
+        self._syncer = disk.syncer(layout.FOLDERS)
         self._waiting: deque[tuple[Commit, Done]] = deque()
         self._jobs = 0
         # Guards the segments, which the loop and two kinds of workers look at; nobody who holds it waits for a disk.

@@ -177,7 +177,7 @@ def _restore_journal(files: Disk, path: str, anchor: str, records: list[Record],
 
 def _sync(files: Disk, segments: list[str], reach: Callable[[str], None]) -> None:
     reach("storage.commit.before_settle")
-    syncer = files.syncer()
+    syncer = files.syncer(layout.FOLDERS)
     try:
         syncer.sync(lambda: _mentioned(files, segments))
     finally:

@@ -91,7 +91,9 @@ class DataDirectory:
             errors.ConfigurationError: it cannot be made or read.
         """
         try:
-            self.path.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+            if not self.path.exists():
+                self.path.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+                OsDisk(self.path.parent).sync_folder("")
             for folder in ("", *layout.FOLDERS):
                 self._make_private(folder)
             self._ignore()
@@ -146,8 +148,8 @@ class DataDirectory:
         return None
 
     def _make_private(self, folder: str) -> None:
-        if folder:
-            self._disk.add_folder(folder)
+        if folder and self._disk.add_folder(folder):
+            self._disk.sync_folder(folder.rpartition("/")[0])
         place = self.path / folder
         if stat.S_IMODE(place.stat().st_mode) != _FOLDER_MODE:
             place.chmod(_FOLDER_MODE)

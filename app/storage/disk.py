@@ -137,9 +137,12 @@ class Disk(Protocol):
         Make the names in a folder durable.
         """
 
-    def syncer(self) -> Syncer:
+    def syncer(self, folders: Iterable[str]) -> Syncer:
         """
         Return what makes many files durable at once, and tells of writes that fail from now on.
+
+        Args:
+            folders: Folders that may lie on file systems of their own.
         """
 
     def boot_id(self) -> str:

@@ -216,6 +216,7 @@ class FolderLog:
         """
         self._healing = self._healing or asyncio.Lock()
         async with self._healing:
+            await self._mend()
             await self._steps.heal()
             await self._control.heal()
             await self._pay()
@@ -324,6 +325,12 @@ class FolderLog:
                 self._book.open_block(self.loaded.decisions.taken)
 
         await self._control.append(plain.encode(line), sync=sync, landed=fold)
+
+    async def _mend(self) -> None:
+        try:
+            await self._means.committer.mend()
+        except OSError as error:
+            raise self._means.room.failed(layout.COMMITS, error) from error
 
     async def _pay(self) -> None:
         if self._owed is not None:

@@ -219,7 +219,7 @@ class MemoryDisk:
             folder = self._folder(path)
             folder.synced = dict(folder.entries)
 
-    def syncer(self) -> Syncer:
+    def syncer(self, folders: Iterable[str]) -> Syncer:
         """
         Sync file by file.
         """

@@ -88,19 +88,22 @@ class OsSyncer:
     `Syncer` over a folder of the machine.
     """
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, folders: Iterable[str]) -> None:
         self._root = root
         # The kernel tells each open descriptor of every failed write once, so it is to be open while files are written.
-        self._descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._descriptors: dict[int, int] = {}
+        for place in (root, *(f"{root}/{folder}" for folder in folders)):
+            self._open(place)
 
     def sync(self, paths: Callable[[], Iterable[str]]) -> None:
         """
         Make files and folders durable.
         """
         if _SYNC_FILE_SYSTEM is not None:
-            if _SYNC_FILE_SYSTEM(self._descriptor) != 0:
-                code = ctypes.get_errno()
-                raise OSError(code, os.strerror(code), self._root)
+            for descriptor in self._descriptors.values():
+                if _SYNC_FILE_SYSTEM(descriptor) != 0:
+                    code = ctypes.get_errno()
+                    raise OSError(code, os.strerror(code), self._root)
             return
         for path in paths():
             with contextlib.suppress(FileNotFoundError), _opened(f"{self._root}/{path}", os.O_RDONLY) as descriptor:
@@ -108,10 +111,16 @@ class OsSyncer:
 
     def close(self) -> None:
         """
-        Let go of the folder.
+        Let go of the folders.
         """
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
+        descriptors, self._descriptors = self._descriptors, {}
+        for descriptor in descriptors.values():
+            os.close(descriptor)
+
+    def _open(self, place: str) -> None:
+        descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        # One for each file system; as a rule there is one.
+        if self._descriptors.setdefault(os.fstat(descriptor).st_dev, descriptor) != descriptor:
             os.close(descriptor)
 
 
@@ -220,11 +229,11 @@ class OsDisk:
         with _opened(self._at(path), os.O_RDONLY | os.O_DIRECTORY) as descriptor:
             os.fsync(descriptor)
 
-    def syncer(self) -> Syncer:
+    def syncer(self, folders: Iterable[str]) -> Syncer:
         """
-        Sync the whole file system where the machine can, else file by file.
+        Sync whole file systems where the machine can, else file by file.
         """
-        return OsSyncer(self._root)
+        return OsSyncer(self._root, folders)
 
     def boot_id(self) -> str:
         """
