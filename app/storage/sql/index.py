@@ -18,7 +18,7 @@ from sqlalchemy import Engine, exc, make_url
 from app import errors
 from app.engine import plain, runs, states, stores
 from app.storage.index import IndexedRun, ReceiptPlace
-from app.storage.sql import migrations, queries, sessions
+from app.storage.sql import lists, migrations, queries, sessions
 from app.storage.sql.sessions import ReadSession, WriteSession
 from app.storage.workers import Threads
 
@@ -142,13 +142,13 @@ class SqlIndex:
         """
         Return runs, newest first.
         """
-        return await self._read(queries.list_runs, query)
+        return await self._read(lists.list_runs, query)
 
     async def list_unfinished(self) -> list[stores.RunSummary]:
         """
         Return every unfinished run.
         """
-        return await self._read(queries.list_unfinished)
+        return await self._read(lists.list_unfinished)
 
     async def count_by_status(self) -> dict[str, int]:
         """

@@ -1,5 +1,5 @@
 """
-Queries of the index: what is asked, and how a row becomes a value. None of them commits.
+Queries of the index. None of them commits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Select,
-    Table,
     Update,
     bindparam,
     delete,
@@ -22,43 +21,25 @@ from sqlalchemy import (
     insert,
     literal_column,
     select,
-    tuple_,
     update,
 )
 
 from app.engine import plain, runs, states, stores
 from app.storage import index
 from app.storage.index import IndexedRun, ReceiptPlace
+from app.storage.sql.rows import ISSUES, LABELS, RECEIPTS, ROW, RUNS, SUMMARY, UNFINISHED, indexed
 from app.storage.sql.sessions import ReadSession, WriteSession
-from app.storage.sql.tables import IssueRow, ReceiptRow, RunLabelRow, RunRow
 
-# Not as values: only where they stand in the statement itself can a database see that the partial index fits.
-_FINISHED: tuple[ColumnElement[str], ...] = tuple(
-    literal_column(f"'{state.value}'") for state in states.RunState if state.finished
-)
-_UNFINISHED = frozenset(state.value for state in states.RunState if not state.finished)
-_LONGEST_CHUNK = 500
-
-
-def _table(model: Any) -> Table:
-    table: Table = model.__table__
-    return table
-
-
-_RUNS, _LABELS, _RECEIPTS, _ISSUES = map(_table, (RunRow, RunLabelRow, ReceiptRow, IssueRow))
-TABLES = (_LABELS, _RUNS, _RECEIPTS, _ISSUES)
+TABLES = (LABELS, RUNS, RECEIPTS, ISSUES)
 """All tables, those that refer to others first."""
 
-_SUMMARY = tuple(name for name in stores.RunSummary.__slots__ if name != "labels")
-_ROW = select(*(_RUNS.c[name] for name in _SUMMARY), _RUNS.c.idempotency_key, _RUNS.c.request_sha256)
-"""A run's row: what its summary holds in the order of that, and what is not shown."""
-
+_LONGEST_CHUNK = 500
 
 # Statements on the path of every run are built once: building one costs more than executing it.
-_REMOVE_LABELS = delete(_LABELS).where(_LABELS.c.run_id == bindparam("of_run"))
-_REMOVE_RUN = delete(_RUNS).where(_RUNS.c.run_id == bindparam("of_run"))
-_ADD_RUN, _ADD_LABELS, _ADD_RECEIPTS = insert(_RUNS), insert(_LABELS), insert(_RECEIPTS)
-_REMOVE_RECEIPT = delete(_RECEIPTS).where(_RECEIPTS.c.receipt_id == bindparam("of_receipt"))
+_REMOVE_LABELS = delete(LABELS).where(LABELS.c.run_id == bindparam("of_run"))
+_REMOVE_RUN = delete(RUNS).where(RUNS.c.run_id == bindparam("of_run"))
+_ADD_RUN, _ADD_LABELS, _ADD_RECEIPTS = insert(RUNS), insert(LABELS), insert(RECEIPTS)
+_REMOVE_RECEIPT = delete(RECEIPTS).where(RECEIPTS.c.receipt_id == bindparam("of_receipt"))
 
 
 def put_run(session: WriteSession, run: IndexedRun) -> None:
@@ -78,7 +59,7 @@ def apply(
     Many rows share a statement, and moves from the same states do.
     """
     for chunk in _chunks(rows):
-        for run_id in _present(session, _RUNS.c.run_id, (run.summary.run_id for run in chunk)):
+        for run_id in _present(session, RUNS.c.run_id, (run.summary.run_id for run in chunk)):
             remove_run(session, run_id)
         _insert_runs(session, chunk)
     # A run's second move comes after every run's first, so that its own stay in order.
@@ -98,8 +79,8 @@ def add_missing(session: WriteSession, found: Iterable[IndexedRun]) -> None:
     Write the rows of runs that have none; a key that is taken already stays with its first run.
     """
     for chunk in _chunks(list(found)):
-        known = _present(session, _RUNS.c.run_id, [run.summary.run_id for run in chunk])
-        taken = _present(session, _RUNS.c.idempotency_key, [run.idempotency_key for run in chunk])
+        known = _present(session, RUNS.c.run_id, [run.summary.run_id for run in chunk])
+        taken = _present(session, RUNS.c.idempotency_key, [run.idempotency_key for run in chunk])
         fresh = []
         for run in chunk:
             if run.summary.run_id not in known:
@@ -130,21 +111,21 @@ def set_owner(session: WriteSession, run_id: str, owner: str) -> None:
     """
     Note who continues a run.
     """
-    session.execute(update(_RUNS).where(_RUNS.c.run_id == run_id).values(owner=owner))
+    session.execute(update(RUNS).where(RUNS.c.run_id == run_id).values(owner=owner))
 
 
 def get_run(session: ReadSession, run_id: str) -> IndexedRun | None:
     """
     Return a run's row.
     """
-    return _one(session, _ROW.where(_RUNS.c.run_id == run_id))
+    return _one(session, ROW.where(RUNS.c.run_id == run_id))
 
 
 def find_key(session: ReadSession, idempotency_key: str) -> IndexedRun | None:
     """
     Return the run made under a key; the column is unique, so there is at most one.
     """
-    return _one(session, _ROW.where(_RUNS.c.idempotency_key == idempotency_key))
+    return _one(session, ROW.where(RUNS.c.idempotency_key == idempotency_key))
 
 
 def find_busy(session: ReadSession, recipe_id: str) -> str | None:
@@ -155,9 +136,9 @@ def find_busy(session: ReadSession, recipe_id: str) -> str | None:
     of the recipe holds all that ever ended.
     """
     row = session.row(
-        select(_RUNS.c.run_id)
-        .where(func.coalesce(_RUNS.c.recipe_id, "") == recipe_id, _unfinished(), _RUNS.c.owner != "foreign")
-        .order_by(_RUNS.c.created_at, _RUNS.c.run_id)
+        select(RUNS.c.run_id)
+        .where(func.coalesce(RUNS.c.recipe_id, "") == recipe_id, UNFINISHED, RUNS.c.owner != "foreign")
+        .order_by(RUNS.c.created_at, RUNS.c.run_id)
         .limit(1)
     )
     return None if row is None else str(row.run_id)
@@ -167,38 +148,14 @@ def run_ids(session: ReadSession) -> set[str]:
     """
     Return the ids of all rows; at start they are compared with the names of the folders.
     """
-    return {row.run_id for row in session.rows(select(_RUNS.c.run_id))}
-
-
-def list_runs(session: ReadSession, query: stores.RunQuery) -> list[stores.RunSummary]:
-    """
-    Return a page, newest first.
-
-    It begins behind the last run of the page before, not at an offset, so that runs which come in meanwhile shift
-    nothing and a late page costs what the first does. Each filter has an index in the order of the list, so that no
-    page sorts anything. A label's index leads the others, except for the unfinished states, which few runs are in.
-    """
-    led_by_label = query.label is not None and query.status not in _UNFINISHED
-    leading = _LABELS if led_by_label else _RUNS
-    found = _ROW.where(*_filters(query, leading), *_span(query, leading))
-    if led_by_label:
-        found = found.select_from(_LABELS.join(_RUNS, _RUNS.c.run_id == _LABELS.c.run_id))
-    newest = found.order_by(leading.c.created_at.desc(), leading.c.run_id.desc())
-    return _summaries(session, newest.limit(query.limit))
-
-
-def list_unfinished(session: ReadSession) -> list[stores.RunSummary]:
-    """
-    Return every unfinished run, oldest first; the partial index holds just these.
-    """
-    return _summaries(session, _ROW.where(_unfinished()).order_by(_RUNS.c.created_at, _RUNS.c.run_id))
+    return {row.run_id for row in session.rows(select(RUNS.c.run_id))}
 
 
 def count_by_status(session: ReadSession) -> dict[str, int]:
     """
     Return how many runs are in each state.
     """
-    rows = session.rows(select(_RUNS.c.status, func.count()).group_by(_RUNS.c.status))
+    rows = session.rows(select(RUNS.c.status, func.count()).group_by(RUNS.c.status))
     return {row[0]: row[1] for row in rows}
 
 
@@ -221,7 +178,7 @@ def find_receipt(session: ReadSession, receipt_id: str) -> ReceiptPlace | None:
     """
     Return where a receipt lies.
     """
-    row = session.row(select(_RECEIPTS).where(_RECEIPTS.c.receipt_id == receipt_id))
+    row = session.row(select(RECEIPTS).where(RECEIPTS.c.receipt_id == receipt_id))
     return None if row is None else ReceiptPlace(**row._mapping)
 
 
@@ -229,9 +186,9 @@ def put_issue(session: WriteSession, issue: Mapping[str, plain.Json]) -> None:
     """
     Write an issue's row, in place of one of the same id.
     """
-    session.execute(delete(_ISSUES).where(_ISSUES.c.issue_id == issue["issue_id"]))
+    session.execute(delete(ISSUES).where(ISSUES.c.issue_id == issue["issue_id"]))
     session.execute(
-        insert(_ISSUES).values(
+        insert(ISSUES).values(
             issue_id=issue["issue_id"],
             run_id=issue.get("run_id"),
             title=str(issue.get("title") or ""),
@@ -254,8 +211,8 @@ def _move_from(since: frozenset[states.RunState]) -> Update:
     expected: list[ColumnElement[str]] = [literal_column(f"'{state.value}'") for state in sorted(since)]
     names = ("status", "updated_at", "completed_at", "error_code")
     return (
-        update(_RUNS)
-        .where(_RUNS.c.run_id == bindparam("of_run"), _RUNS.c.status.in_(expected))
+        update(RUNS)
+        .where(RUNS.c.run_id == bindparam("of_run"), RUNS.c.status.in_(expected))
         .values({name: bindparam(f"to_{name}") for name in names})
     )
 
@@ -280,7 +237,7 @@ def _insert_runs(session: WriteSession, fresh: Sequence[IndexedRun]) -> None:
 
 
 def _values(run: IndexedRun) -> dict[str, Any]:
-    values = {name: getattr(run.summary, name) for name in _SUMMARY}
+    values = {name: getattr(run.summary, name) for name in SUMMARY}
     return values | {"idempotency_key": run.idempotency_key, "request_sha256": run.request_sha256}
 
 
@@ -300,57 +257,4 @@ def _chunks(runs: Sequence[IndexedRun]) -> Iterator[Sequence[IndexedRun]]:
 
 def _one(session: ReadSession, statement: Select[Any]) -> IndexedRun | None:
     row = session.row(statement)
-    if row is None:
-        return None
-    labels = _labels(session, [row.run_id])
-    return IndexedRun(
-        summary=_summary(row, labels), idempotency_key=row.idempotency_key, request_sha256=row.request_sha256
-    )
-
-
-def _summaries(session: ReadSession, statement: Select[Any]) -> list[stores.RunSummary]:
-    rows = session.rows(statement)
-    labels: dict[str, dict[str, str]] = {}
-    for begin in range(0, len(rows), _LONGEST_CHUNK):
-        labels |= _labels(session, [row.run_id for row in rows[begin : begin + _LONGEST_CHUNK]])
-    return [_summary(row, labels) for row in rows]
-
-
-def _labels(session: ReadSession, run_ids: list[str]) -> dict[str, dict[str, str]]:
-    labels: dict[str, dict[str, str]] = {}
-    for row in session.rows(select(_LABELS).where(_LABELS.c.run_id.in_(run_ids))):
-        labels.setdefault(row.run_id, {})[row.name] = row.value
-    return labels
-
-
-def _summary(row: Any, labels: Mapping[str, Mapping[str, str]]) -> stores.RunSummary:
-    fields = dict(zip(_SUMMARY, row, strict=False))
-    return stores.RunSummary(**fields, labels=labels.get(row[0], {}))
-
-
-def _unfinished() -> ColumnElement[bool]:
-    return _RUNS.c.status.not_in(_FINISHED)
-
-
-def _filters(query: stores.RunQuery, leading: Table) -> Iterator[ColumnElement[bool]]:
-    for name in ("status", "recipe_id", "parent_run_id"):
-        if (value := getattr(query, name)) is not None:
-            yield _RUNS.c[name] == value
-    if query.label is not None:
-        name, value = query.label
-        carries = (_LABELS.c.name == name, _LABELS.c.value == value)
-        if leading is _LABELS:
-            yield from carries
-        else:
-            yield select(_LABELS.c.run_id).where(_LABELS.c.run_id == _RUNS.c.run_id, *carries).exists()
-
-
-def _span(query: stores.RunQuery, leading: Table) -> Iterator[ColumnElement[bool]]:
-    after, before = (at and index.instant(at) for at in (query.created_after, query.created_before))
-    if after is not None:
-        yield leading.c.created_at >= after
-    if query.cursor is not None:
-        yield tuple_(leading.c.created_at, leading.c.run_id) < query.cursor
-    # Behind a cursor of its own list the second limit says nothing new, and a database might begin there.
-    if before is not None and (query.cursor is None or query.cursor[0] >= before):
-        yield leading.c.created_at < before
+    return None if row is None else indexed(session, row)

@@ -23,11 +23,11 @@ class ReadSession:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def rows(self, statement: Executable) -> list[Any]:
+    def rows(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> list[Any]:
         """
         Return the rows of a query.
         """
-        return list(self._connection.execute(statement).all())
+        return list(self._connection.execute(statement, parameters).all())
 
     def row(self, statement: Executable) -> Any | None:
         """

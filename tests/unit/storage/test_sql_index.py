@@ -25,7 +25,7 @@ from app import errors, resources
 from app.engine import states, stores
 from app.storage import index
 from app.storage.index import IndexedRun
-from app.storage.sql import migrations, queries, sessions
+from app.storage.sql import lists, migrations, queries, sessions
 from app.storage.sql.index import SqlIndex
 from tests.conformance import houses
 
@@ -173,7 +173,7 @@ def plans(path: Path, ask: Callable[[sessions.ReadSession], object]) -> list[str
 
 async def test_the_unfinished_are_found_by_their_own_index(made: SqlIndex, tmp_path: Path) -> None:
     """The queries for unfinished runs read the partial index, and recovery's sorts nothing."""
-    listed, busy = (plans(tmp_path / "index.db", ask)[0] for ask in (queries.list_unfinished, _find_busy))
+    listed, busy = (plans(tmp_path / "index.db", ask)[0] for ask in (lists.list_unfinished, _find_busy))
 
     assert "ix_runs_unfinished" in listed
     assert "ix_runs_unfinished" in busy
@@ -208,7 +208,7 @@ async def test_a_page_is_read_where_it_begins(
 ) -> None:
     """Whatever is asked for, the first page and a late one are read from an index in the order of the list."""
     query = stores.RunQuery(**filters, **span, cursor=cursor)
-    plan = plans(tmp_path / "index.db", lambda session: queries.list_runs(session, query))[0]
+    plan = plans(tmp_path / "index.db", lambda session: lists.list_runs(session, query))[0]
 
     assert f"INDEX {index} " in f"{plan} "
     assert "TEMP B-TREE" not in plan
