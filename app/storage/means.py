@@ -11,6 +11,7 @@ from app.engine import probes
 from app.storage.committer import Committer
 from app.storage.disk import Disk
 from app.storage.index import Index
+from app.storage.pace import Pace
 from app.storage.room import Room
 from app.storage.workers import Workers
 
@@ -37,5 +38,5 @@ class Means:
     """The time."""
     probes: probes.Probes
     """Named points for tests."""
-    pause_seconds: float
-    """Least time between two writes of a run's projections; infinite: they are written when somebody asks for them."""
+    pace: Pace
+    """When projections are written; with infinite pauses they are written when somebody asks for them."""

@@ -14,6 +14,7 @@ from app.storage.means import Means
 from app.storage.memory_disk import MemoryDisk
 from app.storage.memory_index import MemoryIndex
 from app.storage.opener import Adopt
+from app.storage.pace import Pace
 from app.storage.room import Room
 from app.storage.workers import Inline
 
@@ -71,7 +72,7 @@ class MemoryStore(DiskStore):
             clock=self._clock,
             probes=points,
             # No timer of the real world: in memory everything happens in the same order each time.
-            pause_seconds=math.inf,
+            pace=Pace(math.inf),
         )
         return means, _IDENTITY
 

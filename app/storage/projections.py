@@ -21,9 +21,6 @@ from app.storage.workers import Workers
 
 _log = logging.getLogger(__name__)
 
-LARGEST_SHARE = 1 / 20
-"""Part of a run's time that writing projections may take."""
-
 _FEW_BYTES = 16 * 1024
 _PAUSE_AFTER_FAILURE_SECONDS = 1.0
 
@@ -59,7 +56,8 @@ class Projections:
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[BaseException | None] | None = None
         # A run that is over at once writes its projections once.
-        self._not_before = asyncio.get_running_loop().time() + means.pause_seconds
+        means.pace.open += 1
+        self._not_before = asyncio.get_running_loop().time() + means.pace.first_seconds()
         self._closed = False
 
     def refresh(self, make: Snapshots) -> None:
@@ -127,6 +125,8 @@ class Projections:
         """
         Write nothing more.
         """
+        if not self._closed:
+            self._means.pace.open -= 1
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -173,7 +173,7 @@ class Projections:
             failure = error
         failure = await self._note(load, failure)
         took = loop.time() - began
-        pause = max(took / LARGEST_SHARE - took, self._means.pause_seconds)
+        pause = self._means.pace.next_seconds(took)
         self._not_before = loop.time() + (pause if failure is None else max(pause, _PAUSE_AFTER_FAILURE_SECONDS))
         self._writing = None
         if self._queued():

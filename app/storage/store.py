@@ -15,6 +15,7 @@ from app.storage.index_queue import IndexQueue
 from app.storage.means import Means
 from app.storage.opener import Adopt
 from app.storage.os_disk import OsDisk
+from app.storage.pace import Pace
 from app.storage.room import Room
 from app.storage.workers import Near, Threads
 
@@ -70,7 +71,7 @@ class FolderStore(DiskStore):
             room=room,
             clock=self._clock,
             probes=self._probes,
-            pause_seconds=_PAUSE_SECONDS,
+            pace=Pace(_PAUSE_SECONDS),
         )
         return means, identity
 

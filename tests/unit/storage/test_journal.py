@@ -21,6 +21,7 @@ from app.storage.means import Means
 from app.storage.memory_disk import MemoryDisk
 from app.storage.memory_index import MemoryIndex
 from app.storage.os_disk import OsDisk
+from app.storage.pace import Pace
 from app.storage.room import Room
 from app.storage.workers import Inline, Threads
 
@@ -63,7 +64,7 @@ def means_over(disk: MemoryDisk | OsDisk, committer: object = None) -> Means:
         room=Room(),
         clock=clock.FakeClock(),
         probes=probes.NoProbes(),
-        pause_seconds=0.05,
+        pace=Pace(0.05),
     )
 
 

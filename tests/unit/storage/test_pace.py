@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 from app.engine.events import EventType
-from app.storage import projections
+from app.storage import pace
 from tests.conformance import houses
 from tests.conformance.houses import RUN
 from tests.unit.storage import lives
@@ -57,7 +57,7 @@ async def test_snapshots_take_at_most_their_share(tmp_path: Path) -> None:
     await store.close()
 
     assert written >= 1
-    assert share <= projections.LARGEST_SHARE + 0.02
+    assert share <= pace.LARGEST_SHARE + 0.02
     assert last == {"changes": changes}
 
 
