@@ -6,10 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from app.dialects.agent_recipes import AgentRecipes
 from app.dialects.control_room import ControlRoom
 from app.engine import ports
 
 DIALECTS: Mapping[str, ports.Dialect] = {
     "control_room": ControlRoom(),
+    "agent_recipes": AgentRecipes(),
 }
 """One line for each."""

@@ -14,12 +14,29 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from app.engine import plain, records, runs
+from app.engine.states import RunState
 from tests.unit.dialects import bench, example
+from tests.unit.dialects.agent_recipes import workshop
+from tests.unit.dialects.agent_recipes.workshop import Play, says
+from tests.unit.engine import logs
 
-FOLDER = Path(__file__).parent / "control_room"
+FOLDER = Path(__file__).parent
+
+
+class Recordable(Protocol):
+    """
+    A run on a disk of lists.
+    """
+
+    disk: logs.Disk
+
+    async def run(self) -> RunState:
+        """
+        Go on until it rests.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +46,7 @@ class Golden:
     """
 
     name: str
-    """File it stands in, without ending."""
+    """Dialect, and the file that it stands in, without ending."""
     start: runs.RunStart
     """What the run began with, everything that its driver reads included."""
     lines: tuple[Mapping[str, Any], ...]
@@ -54,7 +71,7 @@ def names() -> list[str]:
     """
     Return the names of all recorded runs.
     """
-    return sorted(path.stem for path in FOLDER.glob("*.json"))
+    return sorted(f"{path.parent.name}/{path.stem}" for path in FOLDER.glob("*/*.json"))
 
 
 def load(name: str) -> Golden:
@@ -114,15 +131,58 @@ def _not_done(project: Path) -> bench.Pipeline:
     return bench.Pipeline(bench.recipe(dod=checks))
 
 
-MADE: Mapping[str, Callable[[Path], bench.Pipeline]] = {
-    **{recipe_id: _bundled(recipe_id) for recipe_id in example.TABLE},
-    "micro_steps": _bundled("analytical_consistency", "t1"),
-    "rich_prompts": _bundled("creative_draft_scene", "t5"),
-    "outputs_and_findings": _closing,
-    "long_texts": _long_texts,
-    "broken_reference": _broken_reference,
-    "failed_agent": _failed_agent,
-    "not_done": _not_done,
+LOOP = {"review": says("issues-found"), "fix": says("complete"), "review#2": says("no-issues")}
+COMMITTED = {"commit": says("committed")}
+COST = {"usage": {"input_tokens": 900, "output_tokens": 80, "cost_usd": 0.125}}
+PUZZLED = '{"outcome": "other", "otherDescription": "there is nothing to review"}'
+
+
+def _play(made: Any, script: Mapping[str, Any], **args: Any) -> Callable[[Path], Play]:
+    # The folder is where the project lies, which leaves no trace in the run.
+    return lambda project: Play(project.parent, made, script, args)
+
+
+def _in_turn(project: Path) -> Play:
+    other = {**workshop.RECIPE, "id": "other", "initialStep": "commit", "model": "opus"}
+    leading = json.loads(json.dumps(workshop.AGAIN).replace('"small"', '"other"'))
+    script = {**LOOP, **COMMITTED, "restart1/commit": says("committed")}
+    document = workshop.recipe(steps={**workshop.RECIPE["steps"], "commit": leading})
+    return Play(project.parent, document, script, others=(workshop.parsed(other),))
+
+
+def _tasks(project: Path) -> Play:
+    script = {"*implement": {"text": says("complete"), **COST}, "restart2/implement": says("no-tasks")}
+    script |= {"*code-review": says("no-issues"), "*fix": says("complete"), "*commit": says("committed")}
+    script |= {"restart1/code-review": says("issues-found"), "restart1/code-review#2": "Fine now."}
+    script |= {"restart1/code-review#2.reminder": says("no-issues")}
+    return Play(project.parent, workshop.bundled("implement-and-review-all"), script)
+
+
+def _long_reply(project: Path) -> Play:
+    script = {"review": "Fine. " * 20_000, "review.reminder": says("no-issues", "long " * 20_000), **COMMITTED}
+    return Play(project.parent, workshop.RECIPE, script)
+
+
+MADE: Mapping[str, Callable[[Path], Recordable]] = {
+    **{f"control_room/{recipe_id}": _bundled(recipe_id) for recipe_id in example.TABLE},
+    "control_room/micro_steps": _bundled("analytical_consistency", "t1"),
+    "control_room/rich_prompts": _bundled("creative_draft_scene", "t5"),
+    "control_room/outputs_and_findings": _closing,
+    "control_room/long_texts": _long_texts,
+    "control_room/broken_reference": _broken_reference,
+    "control_room/failed_agent": _failed_agent,
+    "control_room/not_done": _not_done,
+    "agent_recipes/loop": _play(workshop.RECIPE, {**LOOP, **COMMITTED}, model="sonnet", system_prompt="Be brief."),
+    "agent_recipes/other": _play(workshop.RECIPE, {"review": PUZZLED}, agent_session_id="ses_1"),
+    "agent_recipes/visits": _play(workshop.RECIPE, {"review*": says("issues-found"), "fix*": says("complete")}),
+    "agent_recipes/total": _play(workshop.RECIPE, LOOP, max_steps=3),
+    "agent_recipes/no_outcome": _play(workshop.RECIPE, {"review": "Fine.", "review.reminder": "{}"}),
+    "agent_recipes/broken_agent": _play(
+        workshop.RECIPE, {"review": {"error": {"code": "agent_exited", "message": "It died."}}}
+    ),
+    "agent_recipes/long_reply": _long_reply,
+    "agent_recipes/in_turn": _in_turn,
+    "agent_recipes/tasks": _tasks,
 }
 """Every run that is recorded, and how it was made."""
 
@@ -131,14 +191,14 @@ async def record(name: str, project: Path) -> dict[str, Any]:
     """
     Execute a run and return it as its file holds it.
     """
-    pipeline = MADE[name](project)
-    await pipeline.run()
-    disk = pipeline.disk
+    made = MADE[name](project)
+    await made.run()
+    disk = made.disk
     start = disk.start.to_json() | {"working_dir": "/workspace", "recipe_id": disk.start.recipe_id}
     ended = json.loads(disk.control[-1])
     return {
         "start": start,
-        "steps": pipeline.lines(),
+        "steps": [json.loads(line) for line in disk.steps],
         "blobs": {digest: content.decode() for digest, content in disk.blobs.items()},
         "ended": {field: ended[field] for field in ("status", "causes", "error", "ending")},
         "run.json": disk.files["run.json"] | {"working_dir": "/workspace"},
@@ -154,6 +214,7 @@ def _write_missing() -> None:
             recorded = asyncio.run(record(name, project))
         text = json.dumps(plain.plain(recorded), indent=1, ensure_ascii=False)
         assert folder not in text
+        (FOLDER / name).parent.mkdir(exist_ok=True)
         (FOLDER / f"{name}.json").write_text(text + "\n", encoding="utf-8")
 
 

@@ -116,6 +116,28 @@ async def test_a_reply_that_says_nothing_is_a_failure(backing: Backing, text: st
     assert result.usage == records.Usage(input_tokens=9)
 
 
+async def test_a_blank_reply_may_be_one(backing: Backing) -> None:
+    """A caller that asks again by itself takes what was said, be it nothing or an abstention."""
+    performer = AgentPerformer(backing({"text": " "}))
+    blank = await performer.perform(Desk().call(speech(may_be_blank=True)))
+    abstained = await AgentPerformer(backing("ABSTAIN: no")).perform(Desk().call(speech(may_abstain=True)))
+
+    assert (blank.status, blank.output) == (states.StepState.DONE, " ")
+    assert (abstained.status, abstained.output) == (states.StepState.DONE, "ABSTAIN: no")
+
+
+async def test_a_conversation_reaches_the_backend_and_comes_back(backing: Backing) -> None:
+    """Its id, whether it is to be resumed, and which run the agent works for are told; the reply names it."""
+    backends = backing("ok")
+    operation = speech(agent_session_id="ses_1", session_created=True)
+    result = await AgentPerformer(backends).perform(Desk().call(operation, attempt=3))
+    noted = backends.noted
+
+    assert (noted.agent_session_id, noted.session_created, noted.attempt) == ("ses_1", True, 3)
+    assert noted.env == {"CONTROL_ROOM_RUN_ID": "20260210T143000Z-abc123", "CONTROL_ROOM_DEPTH": "0"}
+    assert result.agent_session_id == "ses_1"
+
+
 async def test_an_error_of_the_backend_is_a_failure(backing: Backing) -> None:
     """What a backend reports as an error is the step's error, whatever text came with it."""
     said = {"error": {"code": "overloaded", "message": "Too many.", "detail": {"status": 529}}}

@@ -1,5 +1,5 @@
 """
-Golden journals of control_room: its driver asks for the same operations for ever, and wrong journals are caught.
+Golden journals of each dialect: its driver asks for the same operations for ever, and wrong journals are caught.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ from app.engine.states import RunState
 from tests.replay import golden
 from tests.unit.engine import logs
 
-DIALECT = DIALECTS["control_room"]
+ELSEWHERE: dict[str, dict[str, Any]] = {
+    "control_room": {"description": "Something else"},
+    "agent_recipes": {"args": {"backend": "x"}},
+}
+"""A fact of the start that each dialect's operations hold, changed."""
 
 
 class Bench:
@@ -29,7 +33,7 @@ class Bench:
     def __init__(self, run: golden.Golden) -> None:
         self.run = run
         self.context = context.DriverContext(run.start, lambda key, facts: None)
-        self.conductor = conductor.Conductor(lambda: DIALECT.drive(self.context))
+        self.conductor = conductor.Conductor(lambda: DIALECTS[run.start.dialect].drive(self.context))
 
     async def replay(self, lines: list[dict[str, Any]]) -> None:
         """
@@ -66,7 +70,14 @@ class Recorded:
             content = self._run.blobs[record.blob.sha256]
             output = content if record.blob.text else json.loads(content)
         summary = None if isinstance(output, str) else record.summary
-        return records.Result(status=record.status, output=output, summary=summary, error=record.error)
+        return records.Result(
+            status=record.status,
+            output=output,
+            summary=summary,
+            error=record.error,
+            usage=record.usage,
+            agent_session_id=record.agent_session_id,
+        )
 
 
 def _lines(run):
@@ -100,6 +111,7 @@ async def test_a_whole_journal_ends_as_it_did(run):
     assert {name: slot.to_json() for name, slot in board.slots.items()} == run.slots
     assert board.progress.finished_steps == run.manifest["current_step_index"]
     assert board.progress.total_steps == run.manifest["total_steps"]
+    assert board.progress.machine == run.manifest.get("machine")
     if failure is None:
         assert run.ended["status"] == "done"
         assert bench.conductor.result.to_json() == run.ended["ending"]
@@ -146,7 +158,8 @@ async def test_a_restart_after_each_prefix_ends_the_same(run):
             probes=probes.NoProbes(),
         )
         log: Any = logs.ListLog(disk)
-        state = await runner.Runner(log, DIALECT, equipment, logs.CountedSlots(), lambda: None).run()
+        dialect = DIALECTS[run.start.dialect]
+        state = await runner.Runner(log, dialect, equipment, logs.CountedSlots(), lambda: None).run()
         manifest = {name: value for name, value in run.manifest.items() if name not in ("updated_at", "completed_at")}
 
         assert state is RunState(run.ended["status"])
@@ -199,9 +212,9 @@ async def test_a_line_that_nobody_asks_for_is_caught(run):
 
 async def test_other_facts_at_the_start_are_caught(run):
     """
-    A run whose recipe, arguments or description are not those of its journal does not replay.
+    A run whose facts are not those of its journal does not replay.
     """
-    other = dataclasses.replace(run.start, description="Something else")
+    other = dataclasses.replace(run.start, **ELSEWHERE[run.start.dialect])
     with pytest.raises(errors.NondeterminismFault):
         await Bench(dataclasses.replace(run, start=other)).replay(_lines(run))
 
@@ -210,7 +223,7 @@ async def test_another_output_is_caught_where_it_is_read():
     """
     A payload or a reply changed behind the run's back shows in the next operation that reads it.
     """
-    run = golden.load("creative_draft_scene")
+    run = golden.load("control_room/creative_draft_scene")
     for position in range(1, len(run.lines) - 4):
         lines = _lines(run)
         line = lines[position]
@@ -220,13 +233,38 @@ async def test_another_output_is_caught_where_it_is_read():
             await Bench(run).replay(lines)
 
 
-async def test_journals_are_those_of_todays_driver():
+async def test_another_outcome_is_caught_where_it_decides():
     """
-    What is recorded anew is what is kept, as long as the bundled recipes are the same.
+    A reply that reports something else, or nothing, leads to another step than the journal holds.
     """
-    for name in ("outputs_and_findings", "long_texts", "broken_reference", "failed_agent", "not_done"):
-        kept = golden.load(name)
-        made = await golden.record(name, golden.FOLDER)
+    run = golden.load("agent_recipes/loop")
+    for position in range(len(run.lines) - 1):
+        for said in ("Nothing.", '{"outcome": "other", "otherDescription": "x"}'):
+            lines = _lines(run)
+            lines[position]["output"] = said
 
-        assert [_without_times(line) for line in made["steps"]] == [_without_times(line) for line in kept.lines]
-        assert made["start"]["driver_version"] == kept.start.driver_version == DIALECT.driver_version
+            with pytest.raises(errors.NondeterminismFault):
+                await Bench(run).replay(lines)
+
+
+NOT_BUNDLED = [
+    "control_room/outputs_and_findings",
+    "control_room/long_texts",
+    "control_room/broken_reference",
+    "control_room/failed_agent",
+    "control_room/not_done",
+    *(name for name in golden.MADE if name.startswith("agent_recipes/") and name != "agent_recipes/tasks"),
+]
+"""Runs whose recipes stay as they are."""
+
+
+@pytest.mark.parametrize("name", NOT_BUNDLED)
+async def test_journals_are_those_of_todays_driver(name, tmp_path):
+    """
+    What is recorded anew is what is kept, as long as the recipes are the same.
+    """
+    kept = golden.load(name)
+    made = await golden.record(name, tmp_path / "project")
+
+    assert [_without_times(line) for line in made["steps"]] == [_without_times(line) for line in kept.lines]
+    assert made["start"]["driver_version"] == kept.start.driver_version == DIALECTS[kept.start.dialect].driver_version

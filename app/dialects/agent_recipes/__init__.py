@@ -1,0 +1,181 @@
+"""
+The dialect agent_recipes: state machines whose steps are prompts to one agent (agent-recipes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
+
+from app import errors
+from app.dialects import json_schemas
+from app.dialects.agent_recipes import composition, driver, parse, schema, transitions
+from app.engine import library, plain, ports, runs
+
+_Step: TypeAlias = Mapping[str, plain.Json]
+
+
+class AgentRecipes:
+    """
+    The dialect as the rest of the program sees it.
+    """
+
+    name: str = parse.DIALECT
+    driver_version: int = 1
+    file_suffixes: tuple[str, ...] = (".json",)
+
+    def compose(self, source: str, read: Callable[[str], str]) -> ports.Composition:
+        """
+        Put the steps in that a recipe takes from files beside it.
+        """
+        return composition.compose(source, read)
+
+    def parse(self, source: str, stem: str) -> library.Recipe:
+        """
+        Read a recipe file; its id stands in it, so the file's name is of no account.
+        """
+        return parse.parse(source)
+
+    def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
+        """
+        Return every restart that leads to no recipe of this language, or to one whose arguments this one lacks.
+        """
+        return list(_restart_flaws(recipe, library))
+
+    def flaws(self, source: str, stem: str, library: library.Library) -> list[errors.Flaw]:
+        """
+        Return everything that is wrong with a recipe's text, what shows only beside the other recipes included.
+        """
+        try:
+            return self.check(self.parse(source, stem), library)
+        except errors.RecipeInvalid as error:
+            return list(error.flaws)
+
+    def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
+        """
+        Return every other recipe that a restart can lead to, by its id.
+        """
+        return {"recipes": {target.recipe_id: dict(target.document) for target in _targets(recipe, library)}}
+
+    def graph(self, recipe: library.Recipe) -> dict[str, plain.Json]:
+        """
+        Return steps, exits and restarts, with an edge for each outcome.
+        """
+        edges = [
+            {"source": name, "target": node["id"], "label": outcome}
+            for name, step in recipe.document["steps"].items()
+            for outcome, node in _following(recipe, step)
+        ]
+        steps = [{"id": name, "label": name, "kind": "agent"} for name in recipe.document["steps"]]
+        ends = {
+            node["id"]: node
+            for step in recipe.document["steps"].values()
+            for _, node in _following(recipe, step)
+            if node["kind"] != "agent"
+        }
+        return {"nodes": [*steps, *ends.values()], "edges": edges}
+
+    def json_schema(self) -> dict[str, plain.Json]:
+        """
+        Return the published JSON Schema.
+        """
+        return schema.json_schema()
+
+    async def drive(self, ctx: ports.Context) -> runs.Ending:
+        """
+        Execute the machine.
+        """
+        return await driver.drive(ctx)
+
+
+def render(recipe: library.Recipe, args: Mapping[str, plain.Json] | None = None) -> str:
+    """
+    Draw a recipe as a state machine in text (agent-recipes, 19.3).
+
+    Args:
+        args: Arguments of the run that would be; guardrails and model are shown as they would hold.
+    """
+    document, given = recipe.document, args or {}
+    limits = transitions.Guardrails.of(document, given)
+    counts = f"maxStepVisits={limits.max_step_visits}, maxTotalSteps={limits.max_total_steps}"
+    lines = [
+        f"Recipe: {recipe.recipe_id}",
+        f"  Label: {recipe.label}",
+        f"  Description: {document['description']}",
+        f"  Guardrails: {counts}, exitOnOther={str(limits.exit_on_other).lower()}",
+        "",
+        "  Steps:",
+    ]
+    for name, step in document["steps"].items():
+        initial = " (initial)" if name == document["initialStep"] else ""
+        outcomes = ", ".join(f"{outcome} → {_drawn(node)}" for outcome, node in _following(recipe, step))
+        model = given.get("model") or step.get("model") or document.get("model") or "(default)"
+        lines += [f"    {name}{initial}", f"      Outcomes: {outcomes}", f"      Model: {model}"]
+    return "\n".join(lines) + "\n"
+
+
+def _following(recipe: library.Recipe, step: _Step) -> Iterator[tuple[str, dict[str, plain.Json]]]:
+    exit_on_other = recipe.document["guardrails"]["exitOnOther"]
+    for outcome in step["outcomes"]:
+        transition = step["onOutcome"][outcome]
+        exits = transition.get("action") == schema.EXIT or (outcome == schema.OTHER and exit_on_other)
+        if exits:
+            reason = transition["reason"]
+            yield outcome, {"id": f"exit:{reason}", "label": reason, "kind": "exit"}
+        elif "nextStep" in transition:
+            yield outcome, {"id": transition["nextStep"], "label": transition["nextStep"], "kind": "agent"}
+        else:
+            target = transition["recipeId"]
+            yield outcome, {"id": f"restart:{target}", "label": target, "kind": "restart"}
+
+
+def _drawn(node: Mapping[str, plain.Json]) -> str:
+    if node["kind"] == "exit":
+        return "EXIT"
+    return f"RESTART {node['label']}" if node["kind"] == "restart" else str(node["label"])
+
+
+def _targets(recipe: library.Recipe, registry: library.Library) -> list[library.Recipe]:
+    """
+    Return every recipe that restarts lead to, over others too, but not the recipe itself.
+    """
+    found: dict[str, library.Recipe] = {}
+    waiting = [recipe]
+    while waiting:
+        for _, target_id in transitions.restarts(waiting.pop().document):
+            target = registry.recipes.get(target_id)
+            if target_id not in (recipe.recipe_id, *found) and target is not None and target.dialect == parse.DIALECT:
+                found[target_id] = target
+                waiting.append(target)
+    return list(found.values())
+
+
+def _restart_flaws(recipe: library.Recipe, registry: library.Library) -> Iterator[errors.Flaw]:
+    targets = _targets(recipe, registry)
+    for owner in (recipe, *targets):
+        for place, target_id in transitions.restarts(owner.document):
+            problem = None if target_id == recipe.recipe_id else _problem_of(target_id, registry)
+            if problem is not None:
+                # What is wrong in another recipe has no place in this one.
+                code, message = problem
+                told = message if owner is recipe else f"{message}, and {owner.recipe_id} begins it"
+                yield json_schemas.flaw(place if owner is recipe else (), code, told)
+    for target in targets:
+        for name in sorted(_demanded_args(target.document) - parse.certain_args(recipe.document)):
+            message = f"{target.recipe_id}, which a restart begins, needs the argument {name}"
+            yield json_schemas.flaw((), "undeclared_arg", message)
+
+
+def _problem_of(target_id: str, registry: library.Library) -> tuple[str, str] | None:
+    target = registry.recipes.get(target_id)
+    if target is None:
+        near = json_schemas.nearest(target_id, registry.recipes)
+        return "unknown_recipe", f"there is no recipe {target_id!r:.80}{near}"
+    if target.dialect != parse.DIALECT:
+        return "wrong_dialect", f"{target_id} is a recipe of the dialect {target.dialect}"
+    return None
+
+
+def _demanded_args(document: Mapping[str, plain.Json]) -> set[str]:
+    rules = parse.own_args(document).get("properties") or {}
+    return {name for name in parse.certain_args(document) if "default" not in rules[name]}

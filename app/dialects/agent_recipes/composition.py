@@ -1,0 +1,170 @@
+"""
+Composition: steps taken from files beside the recipes, and arguments put into prompts (agent-recipes, 10 and 18).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TypeAlias
+
+from app import errors
+from app.dialects import json_schemas
+from app.engine import json_text, plain, ports
+
+REF, INCLUDE = "$ref", "$include"
+"""Names by which a recipe takes one step, or all steps, of a file."""
+
+_FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*\.json")
+_PLACEHOLDER = re.compile(r"\{\{\s*args\.([^{}\s]*)\s*\}\}")
+_MOST_PARTS = 2_000
+
+_Read: TypeAlias = Callable[[str], str]
+_Object: TypeAlias = dict[str, plain.Json]
+_Trail: TypeAlias = tuple[str, ...]
+
+
+def compose(source: str, read: _Read) -> ports.Composition:
+    """
+    Return a recipe's text with every step in it that it takes from elsewhere.
+
+    Args:
+        read: Returns the text of a file by its path from the folder of the recipes.
+    """
+    try:
+        document = json_text.read(source)
+    except errors.InputRefused:
+        # The parser tells what is wrong, with the lines of the very text.
+        return ports.Composition(source=source)
+    steps = document.get("steps") if isinstance(document, dict) else None
+    if not isinstance(steps, dict) or not is_composed(steps):
+        return ports.Composition(source=source)
+    composer = _Composer(read)
+    composed: _Object = {}
+    flaws = []
+    for name, part in steps.items():
+        try:
+            composed |= composer.entry(name, part, steps)
+        except _Cannot as error:
+            composed[name] = part
+            place = ("steps", name) if name == INCLUDE else ("steps", name, REF)
+            flaws.append(json_schemas.flaw(place, error.code, str(error)))
+    return ports.Composition(source=plain.encode(document | {"steps": composed}).decode(), flaws=tuple(flaws))
+
+
+def is_composed(steps: Mapping[str, plain.Json]) -> bool:
+    """
+    Tell whether some of a recipe's steps stand elsewhere.
+    """
+    return INCLUDE in steps or any(_is_reference(step) for step in steps.values())
+
+
+def placeholders(prompt: str) -> Iterator[str]:
+    """
+    Return the names of the arguments that a prompt asks for.
+    """
+    return (found[1] for found in _PLACEHOLDER.finditer(prompt))
+
+
+def filled(prompt: str, args: Mapping[str, plain.Json]) -> str:
+    """
+    Return a prompt with its arguments put in, once: what an argument holds is never read as a placeholder.
+    """
+    return _PLACEHOLDER.sub(lambda found: _written(args[found[1]]), prompt)
+
+
+class _Cannot(Exception):
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class _Composer:
+    def __init__(self, read: _Read) -> None:
+        self._read = read
+        self._files: dict[str, _Object] = {}
+        self._parts = 0
+
+    def entry(self, name: str, part: plain.Json, own: Collection[str], trail: _Trail = ()) -> _Object:
+        """
+        Return the steps that one entry of an object of steps stands for.
+        """
+        if name != INCLUDE:
+            return {name: self._step(part, trail)}
+        return {name: step for name, step in self._included(part, trail).items() if name not in own}
+
+    def _included(self, files: plain.Json, trail: _Trail) -> _Object:
+        taken: _Object = {}
+        for file in files if isinstance(files, list) else [files]:
+            steps = self._all(file, self._deeper(trail, str(file)))
+            if both := sorted(taken.keys() & steps.keys()):
+                raise _Cannot("duplicate_step", f"takes {', '.join(both)} from two files")
+            taken |= steps
+        return taken
+
+    def _all(self, file: plain.Json, trail: _Trail) -> _Object:
+        steps = {name: part for name, part in self._file(file).items() if name != "$schema"}
+        return {
+            name: step for entry, part in steps.items() for name, step in self.entry(entry, part, steps, trail).items()
+        }
+
+    def _step(self, given: plain.Json, trail: _Trail) -> plain.Json:
+        if not _is_reference(given):
+            return given
+        file, _, pointer = str(given[REF]).partition("#")
+        deeper = self._deeper(trail, f"{file}#{pointer}")
+        return _laid_over(self._step(_followed(self._file(file), pointer, file), deeper), given)
+
+    def _file(self, name: plain.Json) -> _Object:
+        if not isinstance(name, str) or not _FILE.fullmatch(name):
+            raise _Cannot("invalid_ref", f"{name!r:.80} does not name a JSON file below the folder of the recipes")
+        if name not in self._files:
+            self._files[name] = self._opened(name)
+        return self._files[name]
+
+    def _opened(self, name: str) -> _Object:
+        try:
+            content = json_text.read(self._read(name))
+        except errors.InputRefused as error:
+            raise _Cannot("unusable_file", f"{name} cannot be used: {error.message}") from error
+        if not isinstance(content, dict):
+            raise _Cannot("unusable_file", f"{name} must be an object, not {json_schemas.kind_of(content)}")
+        return content
+
+    def _deeper(self, trail: _Trail, part: str) -> _Trail:
+        self._parts += 1
+        if part in trail:
+            raise _Cannot("cyclic_ref", f"leads back to itself: {' → '.join((*trail, part))}")
+        if self._parts > _MOST_PARTS:
+            raise _Cannot("too_many_parts", f"the recipe takes more than {_MOST_PARTS} parts from elsewhere")
+        return (*trail, part)
+
+
+def _is_reference(step: plain.Json) -> bool:
+    return isinstance(step, dict) and REF in step
+
+
+def _followed(content: plain.Json, pointer: str, file: str) -> plain.Json:
+    if not pointer.startswith("/"):
+        raise _Cannot("invalid_ref", "must end in #/ and the name of a step")
+    for token in pointer[1:].split("/"):
+        name = token.replace("~1", "/").replace("~0", "~")
+        if not isinstance(content, dict) or name not in content:
+            near = json_schemas.nearest(name, content) if isinstance(content, dict) else ""
+            raise _Cannot("unknown_part", f"{file} has no {name!r:.80}{near}")
+        content = content[name]
+    if not isinstance(content, dict):
+        raise _Cannot("unknown_part", f"{file}#{pointer} is no step")
+    return content
+
+
+def _laid_over(below: plain.Json, reference: _Object) -> plain.Json:
+    own = {name: value for name, value in reference.items() if name != REF}
+    match below.get("onOutcome"), own.get("onOutcome"):
+        case dict() as inherited, dict() as changed:
+            own["onOutcome"] = {**inherited, **changed}
+    return {**below, **own}
+
+
+def _written(value: plain.Json) -> str:
+    return value if isinstance(value, str) else plain.encode(value).decode()

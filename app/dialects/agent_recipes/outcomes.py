@@ -1,0 +1,157 @@
+"""
+Outcomes: how an agent is asked for one, and how it is read from the reply (agent-recipes, 2.2 to 2.4).
+
+The texts are a protocol: every word and every line break is as agents know them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from app import errors
+from app.dialects.agent_recipes import schema
+from app.engine import json_text, plain
+
+TAIL_LINES = 5
+"""How many lines at the end of a reply are looked through."""
+
+NO_JSON = "No JSON block found in response"
+"""Told where the tail holds no line that could be an object."""
+
+_KEPT_CHARACTERS = 2_000
+_SHOWN_CHARACTERS = 300
+_FENCE = re.compile(r"```(?:json)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reported:
+    """
+    An outcome that could be read.
+    """
+
+    outcome: str
+    """One of the step's outcomes."""
+    description: str | None = None
+    """Why, for the outcome `other`; None for every other one."""
+
+    def to_json(self) -> dict[str, plain.Json]:
+        """
+        Return `{success, outcome, description}`.
+        """
+        return {"success": True, "outcome": self.outcome, "description": self.description}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """
+    A reply without an outcome that counts.
+    """
+
+    error: str
+    """What is wrong, as the agent is told."""
+    malformed_json: str | None = None
+    """The beginning of the line that was taken for the outcome; None where there was none."""
+
+    def to_json(self) -> dict[str, plain.Json]:
+        """
+        Return `{success, error, malformedJson}`.
+        """
+        return {"success": False, "error": self.error, "malformedJson": self.malformed_json}
+
+
+Extraction: TypeAlias = Reported | Unreadable
+
+
+def prompt(instruction: str, outcomes: Collection[str]) -> str:
+    """
+    Return what a step sends: its instruction, and the block that asks for an outcome.
+    """
+    return (
+        f"{instruction}\n\nEnd your response with one of these JSON blocks on the last line:\n\n{_examples(outcomes)}"
+    )
+
+
+def reminder(error: str, outcomes: Collection[str]) -> str:
+    """
+    Return what is sent after a reply without an outcome.
+    """
+    return (
+        "Your previous response did not include the required JSON outcome block.\n"
+        "Please respond now with ONLY the JSON outcome on a single line.\n"
+        "\n"
+        f"Error: {error}\n"
+        "\n"
+        "Valid responses:\n"
+        "\n"
+        f"{_examples(outcomes)}\n"
+        "\n"
+        "Respond with ONLY the JSON block, nothing else."
+    )
+
+
+def extract(reply: str, outcomes: Collection[str]) -> Extraction:
+    """
+    Read the outcome from the last lines of a reply; the newest line in braces decides, right or wrong.
+    """
+    candidate = _candidate(reply)
+    if candidate is None:
+        return Unreadable(error=NO_JSON)
+    try:
+        found = _parsed(candidate)
+    except errors.InputRefused as error:
+        return _unreadable(f"Invalid JSON: {_told(error.flaws[0])}", candidate)
+    return _validated(found, candidate, outcomes)
+
+
+def _examples(outcomes: Collection[str]) -> str:
+    named = [f'{{"outcome": {json.dumps(name)}}}' for name in sorted(outcomes) if name != schema.OTHER]
+    other = ['{"outcome": "other", "otherDescription": "<brief description>"}'] if schema.OTHER in outcomes else []
+    return "\n".join(named + other)
+
+
+def _candidate(reply: str) -> str | None:
+    # Blank lines at the end are no lines, and JSON may hold any separator but a line feed.
+    tail = reply.rstrip().rsplit("\n", TAIL_LINES)[-TAIL_LINES:]
+    trimmed = (line.strip() for line in reversed(tail))
+    return next((line for line in trimmed if line.startswith("{") and line.endswith("}")), None)
+
+
+def _parsed(candidate: str) -> plain.Json:
+    try:
+        return json_text.read(candidate)
+    except errors.InputRefused:
+        if not _FENCE.search(candidate):
+            raise
+    # A fence in a sound object belongs to its text; only where it breaks the object is it taken away.
+    return json_text.read(_FENCE.sub("", candidate))
+
+
+def _told(flaw: errors.Flaw) -> str:
+    place = "" if flaw.path == "$" else f"{flaw.path} "
+    return place + flaw.message.removeprefix("is not JSON: ")
+
+
+def _validated(found: plain.Json, candidate: str, outcomes: Collection[str]) -> Extraction:
+    if "outcome" not in found:
+        return _unreadable('Missing "outcome" field in JSON block', candidate)
+    outcome = found["outcome"]
+    if not isinstance(outcome, str):
+        return _unreadable('The "outcome" field must be a string', candidate)
+    if outcome not in outcomes:
+        return _unreadable(
+            f"Invalid outcome {outcome!r:.80}. Expected one of: {', '.join(sorted(outcomes))}", candidate
+        )
+    if outcome != schema.OTHER:
+        return Reported(outcome=outcome)
+    description = found.get("otherDescription")
+    if not isinstance(description, str) or not description.strip():
+        return _unreadable('The outcome "other" requires an "otherDescription" field', candidate)
+    return Reported(outcome=outcome, description=description)
+
+
+def _unreadable(error: str, candidate: str) -> Unreadable:
+    return Unreadable(error=" ".join(error.split())[:_SHOWN_CHARACTERS], malformed_json=candidate[:_KEPT_CHARACTERS])

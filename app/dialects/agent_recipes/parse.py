@@ -1,0 +1,176 @@
+"""
+The parser: a text becomes a recipe, or the list of everything that is wrong with it (agent-recipes, 8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+from app import errors
+from app.dialects import json_schemas
+from app.dialects.agent_recipes import composition, schema, transitions
+from app.engine import json_text, library, plain
+
+DIALECT = "agent_recipes"
+"""Name of this dialect."""
+
+_Object: TypeAlias = Mapping[str, plain.Json]
+_Flaws: TypeAlias = Iterator[errors.Flaw]
+_Names: TypeAlias = frozenset[str] | None
+
+
+def parse(source: str) -> library.Recipe:
+    """
+    Read a recipe whose parts are all in place; what its guardrails leave open is filled in.
+
+    Raises:
+        errors.RecipeInvalid: with every flaw found.
+    """
+    document = _document(source)
+    found = json_schemas.flaws(schema.json_schema(), document)
+    if isinstance(document, dict):
+        found = [*found, *_unsound(document)]
+    if found:
+        first = found[0]
+        raise errors.RecipeInvalid(f"The recipe is not valid: {first.path} {first.message}", flaws=_once(found))
+    whole = document | {"guardrails": {**schema.GUARDRAILS, **document["guardrails"]}}
+    return library.Recipe(
+        recipe_id=whole["id"],
+        dialect=DIALECT,
+        label=whole["label"],
+        document=whole,
+        args_schema=schema.args_schema(own_args(whole)),
+        total_steps=None if transitions.loops(whole) else len(whole["steps"]),
+    )
+
+
+def own_args(document: _Object) -> _Object:
+    """
+    Return the schema of the arguments that a recipe declares itself.
+    """
+    declared = document.get("args_schema")
+    return declared if isinstance(declared, dict) else {}
+
+
+def certain_args(document: _Object) -> set[str]:
+    """
+    Return the recipe's own arguments that every run has: the required ones and those with a default.
+    """
+    own = own_args(document)
+    properties, required = own.get("properties"), own.get("required")
+    rules = properties if isinstance(properties, dict) else {}
+    needed = required if isinstance(required, list) else ()
+    return {name for name, rule in rules.items() if name in needed or (isinstance(rule, dict) and "default" in rule)}
+
+
+def _document(source: str) -> plain.Json:
+    try:
+        return json_text.read(source)
+    except errors.InputRefused as error:
+        raise errors.RecipeInvalid(f"The recipe is not valid: {error.message}", flaws=error.flaws) from error
+
+
+def _once(found: list[errors.Flaw]) -> list[errors.Flaw]:
+    return list(dict.fromkeys(found))
+
+
+def _unsound(document: _Object) -> _Flaws:
+    """
+    Look through a document that may be malformed, and pass over what is not of the expected kind.
+    """
+    given = document.get("steps")
+    steps = given if isinstance(given, dict) else {}
+    if isinstance(given, dict) and not given:
+        yield json_schemas.flaw(("steps",), "no_steps", "has no steps")
+    yield from _uncomposed(steps)
+    # As long as steps are missing that stand elsewhere, nobody knows which names there will be.
+    known = None if composition.INCLUDE in steps or not steps else frozenset(steps)
+    initial = document.get("initialStep")
+    if isinstance(initial, str) and known is not None and initial not in known:
+        message = f"Initial step not found in steps: {initial:.80}{json_schemas.nearest(initial, known)}"
+        yield json_schemas.flaw(("initialStep",), "unknown_step", message)
+    for name, step in steps.items():
+        if isinstance(step, dict) and composition.REF not in step and name != composition.INCLUDE:
+            yield from _Step(name, step).flaws(known, document)
+    yield from _of_args_schema(document)
+
+
+def _uncomposed(steps: _Object) -> _Flaws:
+    for name, step in steps.items():
+        place = ("steps", name)
+        if name == composition.INCLUDE:
+            yield json_schemas.flaw(place, "not_composed", "names files, which are read only where recipes lie")
+        elif isinstance(step, dict) and composition.REF in step:
+            message = "names a file, which is read only where recipes lie"
+            yield json_schemas.flaw((*place, composition.REF), "not_composed", message)
+
+
+def _of_args_schema(document: _Object) -> _Flaws:
+    if "args_schema" in document:
+        yield from json_schemas.schema_flaws(document["args_schema"], ("args_schema",))
+    properties = own_args(document).get("properties")
+    for name in properties if isinstance(properties, dict) else ():
+        if name in schema.RUN_ARGS:
+            place = ("args_schema", "properties", name)
+            yield json_schemas.flaw(place, "reserved_name", f"every run takes {name} already")
+
+
+class _Step:
+    def __init__(self, name: str, step: _Object) -> None:
+        self._place: json_text.Parts = ("steps", name)
+        self._step = step
+        outcomes, following = step.get("outcomes"), step.get("onOutcome")
+        self._outcomes = [one for one in outcomes if isinstance(one, str)] if isinstance(outcomes, list) else None
+        self._transitions = following if isinstance(following, dict) else None
+
+    def flaws(self, known: _Names, document: _Object) -> _Flaws:
+        yield from self._of_coverage()
+        for outcome, transition in (self._transitions or {}).items():
+            if isinstance(transition, dict):
+                yield from self._of_transition(outcome, transition, known)
+        yield from self._of_prompt(document)
+
+    def _of_coverage(self) -> _Flaws:
+        if self._outcomes is None or self._transitions is None:
+            return
+        place = (*self._place, "onOutcome")
+        for outcome in self._outcomes:
+            if outcome not in self._transitions:
+                yield json_schemas.flaw((*place, outcome), "missing_transition", "is an outcome that nothing follows")
+        for outcome in self._transitions:
+            if outcome not in self._outcomes:
+                hint = json_schemas.nearest(outcome, self._outcomes)
+                message = f"is not among the outcomes of the step{hint}"
+                yield json_schemas.flaw((*place, outcome), "unknown_outcome", message)
+
+    def _of_transition(self, outcome: str, transition: _Object, known: _Names) -> _Flaws:
+        place = (*self._place, "onOutcome", outcome)
+        target = transition.get("nextStep")
+        if isinstance(target, str) and known is not None and target not in known:
+            message = f"Next step not found in steps: {target:.80}{json_schemas.nearest(target, known)}"
+            yield json_schemas.flaw((*place, "nextStep"), "unknown_step", message)
+        leads_on = "nextStep" in transition or transition.get("action") == schema.RESTART
+        if leads_on and outcome == schema.OTHER and "reason" not in transition:
+            message = "is missing: it says why the run ends where `exitOnOther` ends it"
+            yield json_schemas.flaw((*place, "reason"), "missing_field", message)
+        if leads_on and outcome != schema.OTHER and "reason" in transition:
+            message = "means nothing here: only an exit, or the outcome other, has a reason"
+            yield json_schemas.flaw((*place, "reason"), "unknown_field", message)
+
+    def _of_prompt(self, document: _Object) -> _Flaws:
+        prompt = self._step.get("prompt")
+        if not isinstance(prompt, str):
+            return
+        place = (*self._place, "prompt")
+        if prompt and not prompt.strip():
+            yield json_schemas.flaw(place, "invalid_value", "is blank")
+        properties = own_args(document).get("properties")
+        declared = properties if isinstance(properties, dict) else {}
+        for name in dict.fromkeys(composition.placeholders(prompt)):
+            if name not in declared:
+                message = f"names the argument {name!r:.80}, which args_schema does not declare"
+                yield json_schemas.flaw(place, "undeclared_arg", message + json_schemas.nearest(name, declared))
+            elif name not in certain_args(document):
+                message = f"names the argument {name}, which is neither required nor has a default"
+                yield json_schemas.flaw(place, "optional_arg", message)

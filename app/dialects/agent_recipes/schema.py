@@ -1,0 +1,246 @@
+"""
+The JSON Schema of agent_recipes (agent-recipes, 1), for editors and for the parser; and the arguments of every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from app.engine import plain
+
+VERSION = 1
+"""Raised when a recipe that was valid no longer is."""
+
+TIERS = ("haiku", "sonnet", "opus")
+"""Models by what they are for; each backend has its own for each (agent-recipes, 1)."""
+
+GUARDRAILS: Mapping[str, plain.Json] = {"maxStepVisits": 3, "maxTotalSteps": 100, "exitOnOther": True}
+"""What holds where a recipe says nothing."""
+
+EXIT, RESTART = "exit", "restart-new-session"
+"""Actions of transitions."""
+OTHER = "other"
+"""The outcome of an agent that was met by something unforeseen."""
+
+DEFAULT_BACKEND = "claude-code"
+"""Backend that is spoken through where nobody names one."""
+
+RECIPE_ID = r"^[a-z0-9]+(-[a-z0-9]+)*$"
+"""Form of recipe ids: kebab-case."""
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
+"""Form of step names and outcomes; keys of steps are made of them."""
+
+_ENTRY = r"^(\$include|[A-Za-z0-9][A-Za-z0-9_-]{0,63})$"
+_MOST_COUNT = 100_000
+
+_Schema = dict[str, plain.Json]
+
+RUN_ARGS: Mapping[str, plain.Json] = {
+    "backend": {
+        "type": "string",
+        "pattern": r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$",
+        "default": DEFAULT_BACKEND,
+        "description": "Backend that all steps speak through.",
+    },
+    "model": {
+        "type": "string",
+        "enum": list(TIERS),
+        "description": "Model tier of all steps, whatever steps and recipe say.",
+    },
+    "max_steps": {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": _MOST_COUNT,
+        "description": "In place of the recipe's `maxTotalSteps`.",
+    },
+    "max_visits": {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": _MOST_COUNT,
+        "description": "In place of the recipe's `maxStepVisits`.",
+    },
+    "max_restarts": {
+        "type": "integer",
+        "minimum": 0,
+        "maximum": _MOST_COUNT,
+        "description": "Most restarts in a new session; without it there is no limit.",
+    },
+    "system_prompt": {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 100_000,
+        "description": "Appended to the backend's own system prompt.",
+    },
+    "agent_session_id": {
+        "type": "string",
+        "pattern": r"^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,199}$",
+        "description": "An existing conversation, which the run goes on with.",
+    },
+}
+"""Arguments that every run of every recipe takes beside the recipe's own."""
+
+
+def json_schema() -> _Schema:
+    """
+    Return the schema, strict: no object takes a field that it does not name.
+    """
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:control-room:schema:agent_recipes:{VERSION}",
+        "title": "Agent recipe",
+        "description": "A state machine: each step is a prompt, the outcome that the agent reports chooses the next.",
+        **_recipe(),
+        "$defs": {
+            "guardrails": _guardrails(),
+            "step": _step(),
+            "shared_step": _shared_step(),
+            "transition": _transition(),
+            "next_step": _next_step(),
+            "exit": _exit(),
+            "restart": _restart(),
+        },
+    }
+
+
+def args_schema(own: Mapping[str, plain.Json]) -> _Schema:
+    """
+    Return the schema of a run's arguments: those that a recipe declares, and those that every run takes.
+    """
+    declared = own.get("properties") or {}
+    return {"type": "object", "additionalProperties": False, **own, "properties": {**declared, **RUN_ARGS}}
+
+
+def _recipe() -> _Schema:
+    return _object(
+        required=["id", "label", "description", "initialStep", "steps", "guardrails"],
+        **{"$schema": _text("Address of this schema, for editors.", maxLength=300)},
+        id=_text("Unique id; a project's recipe shadows the bundled one that has the same.", pattern=RECIPE_ID)
+        | {"maxLength": 128},
+        label=_text("Name for people.", minLength=1, maxLength=200),
+        description=_text("What the recipe does, in one line.", minLength=1, maxLength=1000),
+        initialStep=_text("Step that a run begins with."),
+        steps=_steps(),
+        guardrails={"$ref": "#/$defs/guardrails", "description": "Limits that end a runaway run."},
+        model=_tier("Model tier of steps that name none."),
+        args_schema={"type": "object", "description": "JSON Schema of the recipe's own arguments, for its prompts."},
+    )
+
+
+def _steps() -> _Schema:
+    shared, own = {"$ref": "#/$defs/shared_step"}, {"$ref": "#/$defs/step"}
+    files = _text("File of steps, by its path from the folder of the recipes.")
+    return {
+        "type": "object",
+        "propertyNames": {"pattern": _ENTRY},
+        "maxProperties": 200,
+        "properties": {
+            "$include": {
+                "type": ["string", "array"],
+                "items": files,
+                "maxItems": 20,
+                "description": "File, or files, whose steps are taken in; a step of the recipe's own goes before.",
+            }
+        },
+        "additionalProperties": {"if": {"required": ["$ref"]}, "then": shared, "else": own},
+        "description": "All steps by name.",
+    }
+
+
+def _step() -> _Schema:
+    fields = _step_fields()
+    return _object(required=["prompt", "outcomes", "onOutcome"], **fields)
+
+
+def _shared_step() -> _Schema:
+    reference = _text("`FILE#/NAME`: the step that is taken; fields beside this one go before its own.")
+    return _object(required=["$ref"], **{"$ref": reference}, **_step_fields())
+
+
+def _step_fields() -> _Schema:
+    return {
+        "prompt": _text("The whole instruction that the agent gets; may hold `{{args.NAME}}`.", minLength=1),
+        "outcomes": {
+            "type": "array",
+            "items": {"type": "string", "pattern": NAME},
+            "minItems": 1,
+            "maxItems": 50,
+            "uniqueItems": True,
+            "description": "Everything that the agent may report.",
+        },
+        "onOutcome": {
+            "type": "object",
+            "additionalProperties": {"$ref": "#/$defs/transition"},
+            "description": "What follows each outcome.",
+        },
+        "model": _tier("Model tier of this step."),
+    }
+
+
+def _guardrails() -> _Schema:
+    visits = "Most visits of one step; the next would end the run."
+    total = "Most steps in all; the next would end the run."
+    return _object(
+        required=[],
+        maxStepVisits=_count(visits) | {"default": GUARDRAILS["maxStepVisits"]},
+        maxTotalSteps=_count(total) | {"default": GUARDRAILS["maxTotalSteps"]},
+        exitOnOther={
+            "type": "boolean",
+            "default": GUARDRAILS["exitOnOther"],
+            "description": "Whether the outcome `other` ends the run, whatever its transition says.",
+        },
+    )
+
+
+def _transition() -> _Schema:
+    restart: _Schema = {"required": ["action"], "properties": {"action": {"const": RESTART}}}
+    return {
+        "type": "object",
+        "if": {"required": ["nextStep"]},
+        "then": {"$ref": "#/$defs/next_step"},
+        "else": {"if": restart, "then": {"$ref": "#/$defs/restart"}, "else": {"$ref": "#/$defs/exit"}},
+    }
+
+
+def _next_step() -> _Schema:
+    return _object(required=["nextStep"], nextStep=_text("Step that follows."), reason=_reason_of_other())
+
+
+def _exit() -> _Schema:
+    return _object(
+        required=["action", "reason"],
+        action=_action("The run is done."),
+        reason=_text("Why, as the run's ending tells it.", pattern=r"\S", maxLength=200),
+    )
+
+
+def _restart() -> _Schema:
+    return _object(
+        required=["action", "recipeId"],
+        action=_action("A recipe is begun in a new conversation."),
+        recipeId=_text("Recipe that is begun, from its initial step.", pattern=RECIPE_ID),
+        reason=_reason_of_other(),
+    )
+
+
+def _action(description: str) -> _Schema:
+    return {"type": "string", "enum": [EXIT, RESTART], "description": description}
+
+
+def _reason_of_other() -> _Schema:
+    return _text("For the outcome `other` only: why the run ends where `exitOnOther` ends it.", pattern=r"\S")
+
+
+def _tier(description: str) -> _Schema:
+    return {"type": "string", "enum": list(TIERS), "description": description}
+
+
+def _count(description: str) -> _Schema:
+    return {"type": "integer", "minimum": 1, "maximum": _MOST_COUNT, "description": description}
+
+
+def _object(*, required: list[str], **properties: plain.Json) -> _Schema:
+    return {"type": "object", "required": required, "properties": properties, "additionalProperties": False}
+
+
+def _text(description: str, **limits: plain.Json) -> _Schema:
+    return {"type": "string", **limits, "description": description}

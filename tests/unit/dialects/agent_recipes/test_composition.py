@@ -1,0 +1,230 @@
+"""
+Tests of composition: steps taken from files beside the recipes, and arguments put into prompts.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app import errors
+from app.dialects.agent_recipes import composition
+from tests.unit.dialects.agent_recipes import workshop
+from tests.unit.dialects.agent_recipes.workshop import AGAIN, COMMIT, FIX, RECIPE, REVIEW, recipe
+
+STEPS = {"review": REVIEW, "fix": FIX, "commit": COMMIT}
+
+
+class Files:
+    """
+    Files beside recipes, and which of them were read.
+    """
+
+    def __init__(self, **contents: Any) -> None:
+        self.contents = {f"shared/{name}.json": content for name, content in contents.items()}
+        self.read: list[str] = []
+
+    def __call__(self, name: str) -> str:
+        self.read.append(name)
+        if name not in self.contents:
+            raise errors.InputRefused("there is no such file")
+        content = self.contents[name]
+        return content if isinstance(content, str) else json.dumps(content)
+
+
+def _composed(steps, **files):
+    made = composition.compose(json.dumps(recipe(steps=steps)), Files(**files))
+    assert made.flaws == ()
+    return json.loads(made.source)["steps"]
+
+
+def _flaws(steps, **files):
+    made = composition.compose(json.dumps(recipe(steps=steps)), Files(**files))
+    assert json.loads(made.source)["steps"] == steps
+    return [(flaw.path, flaw.code, flaw.message) for flaw in made.flaws]
+
+
+def test_a_text_without_references_stays_as_it_is():
+    """
+    Nothing is read, and places in the text remain those that a person sees.
+    """
+    files, source = Files(), json.dumps(RECIPE, indent=7)
+
+    assert composition.compose(source, files).source is source
+    assert composition.compose("{broken", files).source == "{broken"
+    assert composition.compose("[]", files).source == "[]"
+    assert composition.compose('{"steps": 3}', files).source == '{"steps": 3}'
+    assert files.read == []
+
+
+def test_a_step_is_taken_by_reference():
+    """
+    The step stands in the recipe as it stands in the file.
+    """
+    steps = {"review": REVIEW, "fix": {"$ref": "shared/s.json#/fix"}, "commit": {"$ref": "shared/s.json#/commit"}}
+
+    assert _composed(steps, s=STEPS) == STEPS
+
+
+def test_steps_are_taken_in_where_they_are_included():
+    """
+    All steps of a file come in, in their order and at their place; the recipe's own go before them.
+    """
+    own = {**FIX, "prompt": "Mend it here."}
+    first = _composed({"$include": "shared/s.json", "fix": own}, s=STEPS)
+    last = _composed({"fix": own, "$include": ["shared/s.json", "shared/t.json"]}, s=STEPS, t={"more": FIX})
+
+    assert first == {"review": REVIEW, "commit": COMMIT, "fix": own}
+    assert list(first) == ["review", "commit", "fix"]
+    assert list(last) == ["fix", "review", "commit", "more"]
+
+
+def test_fields_beside_a_reference_go_before_those_of_the_step():
+    """
+    Transitions are laid over one another outcome by outcome, every other field is replaced.
+    """
+    reference = {"$ref": "shared/s.json#/commit", "model": "opus", "onOutcome": {"committed": {"nextStep": "fix"}}}
+    steps = _composed({**STEPS, "commit": reference}, s=STEPS)
+
+    assert steps["commit"] == {
+        **COMMIT,
+        "model": "opus",
+        "onOutcome": {"committed": {"nextStep": "fix"}, "other": workshop.OTHER},
+    }
+
+
+def test_files_may_lead_on_to_others():
+    """
+    References and inclusions in a shared file are followed; each file is read once.
+    """
+    files = Files(a={"$include": "shared/b.json", "fix": {"$ref": "shared/c.json#/deep/fix"}}, b=STEPS)
+    files.contents["shared/c.json"] = {"$schema": "x", "deep": {"fix": {"$ref": "shared/b.json#/fix", "model": "opus"}}}
+    made = composition.compose(json.dumps(recipe(steps={"$include": "shared/a.json"})), files)
+
+    assert made.flaws == ()
+    assert json.loads(made.source)["steps"] == {"review": REVIEW, "commit": COMMIT, "fix": {**FIX, "model": "opus"}}
+    assert sorted(files.read) == ["shared/a.json", "shared/b.json", "shared/c.json"]
+
+
+def test_names_in_pointers_may_be_escaped():
+    """
+    `~1` stands for a slash and `~0` for a tilde, as in any JSON pointer.
+    """
+    assert _composed({**STEPS, "fix": {"$ref": "shared/s.json#/a~1b/c~0d"}}, s={"a/b": {"c~d": FIX}}) == STEPS
+
+
+@pytest.mark.parametrize(
+    ("reference", "code", "message"),
+    [
+        ("shared/absent.json#/fix", "unusable_file", "shared/absent.json cannot be used: there is no such file"),
+        ("shared/list.json#/fix", "unusable_file", "shared/list.json must be an object, not a list"),
+        ("shared/bad.json#/fix", "unusable_file", "shared/bad.json cannot be used: the text is not JSON"),
+        ("shared/s.json#/fxi", "unknown_part", "shared/s.json has no 'fxi'; did you mean fix?"),
+        ("shared/s.json#/fix/prompt", "unknown_part", "shared/s.json#/fix/prompt is no step"),
+        ("shared/s.json#/fix/prompt/x", "unknown_part", "shared/s.json has no 'x'"),
+        ("shared/s.json#fix", "invalid_ref", "must end in #/ and the name of a step"),
+        ("shared/s.json", "invalid_ref", "must end in #/ and the name of a step"),
+        ("#/steps/fix", "invalid_ref", "'' does not name a JSON file"),
+        ("../s.json#/fix", "invalid_ref", "'../s.json' does not name a JSON file"),
+        ("shared/../s.json#/fix", "invalid_ref", "does not name a JSON file"),
+        ("shared/.hidden.json#/fix", "invalid_ref", "does not name a JSON file"),
+        ("/etc/s.json#/fix", "invalid_ref", "does not name a JSON file"),
+        ("shared\\s.json#/fix", "invalid_ref", "does not name a JSON file"),
+        ("http://example.invalid/s.json#/fix", "invalid_ref", "does not name a JSON file"),
+        ("shared/s.txt#/fix", "invalid_ref", "does not name a JSON file"),
+        (7, "invalid_ref", "'7' does not name a JSON file"),
+        ("shared/round.json#/fix", "cyclic_ref", "leads back to itself: shared/round.json#/fix → shared/round.json#/b"),
+        ("shared/own.json#/fix", "cyclic_ref", "leads back to itself"),
+    ],
+)
+def test_a_reference_that_leads_nowhere(reference, code, message):
+    """
+    It is told at its place, stays as it is, and nothing outside the folder of the recipes is ever asked for.
+    """
+    rounds = {"fix": {"$ref": "shared/round.json#/b"}, "b": {"$ref": "shared/round.json#/fix"}}
+    himself = {"fix": {"$ref": "shared/own.json#/fix"}}
+    found = _flaws({**STEPS, "fix": {"$ref": reference}}, s=STEPS, list=[], bad="{", round=rounds, own=himself)
+
+    assert [(path, kind) for path, kind, _ in found] == [("$.steps.fix.$ref", code)]
+    assert message in found[0][2]
+
+
+@pytest.mark.parametrize(
+    ("files", "code"),
+    [
+        ("shared/absent.json", "unusable_file"),
+        ("../s.json", "invalid_ref"),
+        (["shared/s.json", "shared/s.json"], "duplicate_step"),
+        (["shared/s.json", 7], "invalid_ref"),
+        (None, "invalid_ref"),
+        ("shared/round.json", "cyclic_ref"),
+        ("shared/wide0.json", "too_many_parts"),
+    ],
+)
+def test_an_inclusion_that_cannot_be_made(files, code):
+    """
+    It is told at its place; circles and files that multiply without end are found out.
+    """
+    wide = {f"wide{n}": {"$include": [f"shared/wide{n + 1}.json"] * 3} for n in range(30)}
+    found = _flaws({"$include": files}, s=STEPS, round={"$include": "shared/round.json"}, wide30={}, **wide)
+
+    assert [(path, kind) for path, kind, _ in found] == [('$.steps["$include"]', code)]
+
+
+def test_a_fault_in_a_shared_step_is_told_in_the_recipe():
+    """
+    What comes from elsewhere is held against the same rules.
+    """
+    source = json.dumps(recipe(steps={**STEPS, "fix": {"$ref": "shared/s.json#/fix"}}))
+    made = composition.compose(source, Files(s={"fix": {**FIX, "model": "large"}}))
+
+    assert made.flaws == ()
+    assert workshop.flaws(made.source) == {("$.steps.fix.model", "invalid_value")}
+
+
+def test_a_missing_inclusion_blames_no_step():
+    """
+    As long as steps are missing, nobody says that a next step is unknown.
+    """
+    source = json.dumps(recipe(steps={"review": REVIEW, "$include": "shared/absent.json"}))
+    made = composition.compose(source, Files())
+
+    assert [flaw.code for flaw in made.flaws] == ["unusable_file"]
+    assert workshop.flaws(made.source) == {('$.steps["$include"]', "not_composed")}
+
+
+def test_arguments_are_put_in_once():
+    """
+    Texts come in as they are, other values as JSON, and what an argument holds is not looked through again.
+    """
+    args = {"a": "{{args.b}}", "b": "B", "list": [1, {"x": None}], "yes": True}
+    prompt = "{{args.a}} {{ args.b }} {{args.list}} {{args.yes}} {{b}} {args.b} {{args.b }}"
+
+    assert composition.filled(prompt, args) == '{{args.b}} B [1,{"x":null}] true {{b}} {args.b} B'
+    assert list(composition.placeholders(prompt)) == ["a", "b", "list", "yes", "b"]
+
+
+def test_a_restart_makes_the_recipe_another():
+    """
+    The catalogue's way to share a step and change one transition of it.
+    """
+    reference = {"$ref": "shared/s.json#/commit", "onOutcome": {"committed": AGAIN["onOutcome"]["committed"]}}
+
+    assert _composed({**STEPS, "commit": reference}, s=STEPS)["commit"] == AGAIN
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_any_reference_is_followed_or_told(file, pointer):
+    """
+    No text breaks the composer, and only files below the folder are asked for.
+    """
+    files = Files(s=STEPS)
+    source = json.dumps(recipe(steps={**STEPS, "fix": {"$ref": f"{file}#{pointer}"}}))
+    made = composition.compose(source, files)
+
+    assert made.flaws or made.source == source
+    assert all(".." not in name and not name.startswith("/") for name in files.read)

@@ -1,0 +1,272 @@
+"""
+Tests of the dialect beside other recipes: restarts, drawings, the published schema and the language reference.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from app import errors
+from app.dialects import agent_recipes
+from app.dialects.agent_recipes import schema
+from app.engine import library
+from tests.unit.dialects.agent_recipes import workshop
+from tests.unit.dialects.agent_recipes.workshop import COMMIT, OTHER, RECIPE, parsed, recipe
+
+REFERENCE = workshop.ROOT / "docs" / "agent_recipes.md"
+
+
+def _leading_to(recipe_id: str, target: str, **changes: Any) -> library.Recipe:
+    restart = {"action": "restart-new-session", "recipeId": target}
+    commit = COMMIT | {"onOutcome": {"committed": restart, "other": OTHER}}
+    return parsed(recipe(id=recipe_id, initialStep="commit", steps={"commit": commit}, **changes))
+
+
+def _registry(*recipes: library.Recipe) -> library.Library:
+    return library.Library(recipes={one.recipe_id: one for one in recipes})
+
+
+def _check(made, *others):
+    return [(flaw.path, flaw.code, flaw.message) for flaw in workshop.DIALECT.check(made, _registry(made, *others))]
+
+
+TARGET_AT = "$.steps.commit.onOutcome.committed.recipeId"
+
+
+def test_a_restart_leads_to_a_recipe_that_is_there():
+    """
+    To itself, to another one, over others and in circles; all but itself are frozen with a run.
+    """
+    one, two, three = _leading_to("one", "two"), _leading_to("two", "three"), _leading_to("three", "one")
+
+    assert _check(_leading_to("one", "one")) == []
+    assert _check(one, two, three) == []
+    assert workshop.DIALECT.freeze(one, _registry(one, two, three)) == {
+        "recipes": {"two": two.document, "three": three.document}
+    }
+    assert workshop.DIALECT.freeze(parsed(RECIPE), _registry()) == {"recipes": {}}
+
+
+def test_a_restart_that_leads_nowhere_is_a_fault():
+    """
+    Unknown recipes and recipes of other languages are told, further on the way too.
+    """
+    foreign = library.Recipe(recipe_id="two", dialect="control_room", label="", document={}, args_schema={})
+
+    assert _check(_leading_to("one", "tow"), parsed(recipe(id="two"))) == [
+        (TARGET_AT, "unknown_recipe", "there is no recipe 'tow'; did you mean two?")
+    ]
+    assert _check(_leading_to("one", "two"), foreign) == [
+        (TARGET_AT, "wrong_dialect", "two is a recipe of the dialect control_room")
+    ]
+    assert [flaw[:2] for flaw in _check(_leading_to("one", "two"), _leading_to("two", "three"))] == [
+        ("$", "unknown_recipe")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("own", "fits"),
+    [
+        ({}, False),
+        ({"properties": {"branch": {}}}, False),
+        ({"properties": {"branch": {}}, "required": ["branch"]}, True),
+        ({"properties": {"branch": {"default": "main"}}}, True),
+    ],
+)
+def test_a_restart_has_the_arguments_that_it_needs(own, fits):
+    """
+    What the other recipe requires is among the arguments that every run of this one has.
+    """
+    needing = {"properties": {"branch": {}, "depth": {"default": 3}, "free": {}}, "required": ["branch"]}
+    two = parsed(recipe(id="two", args_schema=needing))
+    found = _check(_leading_to("one", "two", args_schema=own), two)
+
+    assert found == (
+        [] if fits else [("$", "undeclared_arg", "two, which a restart begins, needs the argument branch")]
+    )
+
+
+def test_all_faults_of_a_text():
+    """
+    A broken text is told by the parser, a sound one is held against the other recipes.
+    """
+    sound = json.dumps(_leading_to("one", "two").document)
+
+    assert [flaw.code for flaw in workshop.DIALECT.flaws("{", "x", _registry())] == ["syntax"]
+    assert [flaw.code for flaw in workshop.DIALECT.flaws(sound, "x", _registry())] == ["unknown_recipe"]
+    assert workshop.DIALECT.flaws(json.dumps(RECIPE), "x", _registry()) == []
+
+
+def test_the_graph():
+    """
+    Steps, exits and restarts are its nodes, and each outcome is an edge.
+    """
+    document = recipe(steps={**RECIPE["steps"], "commit": workshop.AGAIN})
+    graph = workshop.DIALECT.graph(parsed(document))
+
+    assert graph["nodes"] == [
+        {"id": "review", "label": "review", "kind": "agent"},
+        {"id": "fix", "label": "fix", "kind": "agent"},
+        {"id": "commit", "label": "commit", "kind": "agent"},
+        {"id": "exit:user-provided-other", "label": "user-provided-other", "kind": "exit"},
+        {"id": "restart:small", "label": "small", "kind": "restart"},
+    ]
+    assert [(edge["source"], edge["label"], edge["target"]) for edge in graph["edges"]] == [
+        ("review", "no-issues", "commit"),
+        ("review", "issues-found", "fix"),
+        ("review", "other", "exit:user-provided-other"),
+        ("fix", "complete", "review"),
+        ("fix", "other", "exit:user-provided-other"),
+        ("commit", "committed", "restart:small"),
+        ("commit", "other", "exit:user-provided-other"),
+    ]
+
+
+DRAWN = """\
+Recipe: small
+  Label: Small
+  Description: Review, mend, commit
+  Guardrails: maxStepVisits=3, maxTotalSteps=100, exitOnOther=true
+
+  Steps:
+    review (initial)
+      Outcomes: no-issues → commit, issues-found → fix, other → EXIT
+      Model: (default)
+    fix
+      Outcomes: complete → review, other → EXIT
+      Model: (default)
+    commit
+      Outcomes: committed → EXIT, other → EXIT
+      Model: haiku
+"""
+
+
+def test_a_recipe_is_drawn():
+    """
+    A dry run shows the machine in the form of its document.
+    """
+    assert agent_recipes.render(parsed(RECIPE)) == DRAWN
+
+
+def test_a_drawing_shows_what_would_hold():
+    """
+    Arguments, the recipe's model, restarts and a followed `other` are drawn as a run would take them.
+    """
+    puzzled = workshop.REVIEW["onOutcome"] | {"other": {"nextStep": "fix", "reason": "puzzled"}}
+    steps = {"review": workshop.REVIEW | {"onOutcome": puzzled}, "fix": workshop.FIX, "commit": workshop.AGAIN}
+    made = parsed(recipe(steps=steps, model="opus", guardrails={"exitOnOther": False}))
+    drawn = agent_recipes.render(made)
+    changed = agent_recipes.render(made, {"max_steps": 7, "max_visits": 2, "model": "sonnet"})
+
+    assert "other → fix\n      Model: opus" in drawn
+    assert "committed → RESTART small, other → EXIT\n      Model: haiku" in drawn
+    assert "Guardrails: maxStepVisits=2, maxTotalSteps=7, exitOnOther=false" in changed
+    assert changed.count("Model: sonnet") == 3
+
+
+def test_every_object_of_the_schema_is_strict():
+    """
+    No object of a recipe takes fields that it does not name; steps and outcomes have names of their own.
+    """
+    published = schema.json_schema()
+    parts = [published, *(part for name, part in published["$defs"].items() if name != "transition")]
+
+    assert all(part["additionalProperties"] is False for part in parts)
+
+
+def test_the_schema_takes_what_the_catalogue_holds():
+    """
+    Recipes as they stand in their files fit it, references included.
+    """
+    from app.dialects import json_schemas
+
+    for path in workshop.CATALOGUE.glob("*.json"):
+        assert json_schemas.flaws(schema.json_schema(), json.loads(path.read_text(encoding="utf-8"))) == []
+
+
+def test_the_reference_documents_every_field():
+    """
+    The field tables of docs/agent_recipes.md have the fields of the schema, with type and necessity.
+    """
+    published = schema.json_schema()
+    tables = _tables(REFERENCE.read_text(encoding="utf-8"))
+    parts = {"Recipe": published} | {
+        title: published["$defs"][name]
+        for title, name in {
+            "Step": "step",
+            "Next step": "next_step",
+            "Exit": "exit",
+            "Restart in a new session": "restart",
+            "Guardrails": "guardrails",
+        }.items()
+    }
+
+    for title, part in parts.items():
+        expected = {
+            name: (_kind(rule), "yes" if name in part["required"] else "no")
+            for name, rule in part["properties"].items()
+        }
+        assert {row[0]: (row[1], row[2]) for row in tables[title]} == expected, title
+
+
+def test_the_reference_documents_every_argument_and_default():
+    """
+    Arguments of every run and values of open guardrails are those of the code.
+    """
+    tables = _tables(REFERENCE.read_text(encoding="utf-8"))
+    guardrails = {row[0]: row[3] for row in tables["Guardrails"]}
+
+    assert {row[0]: row[1] for row in tables["Arguments of every run"]} == {
+        name: rule["type"] for name, rule in schema.RUN_ARGS.items()
+    }
+    assert guardrails == {name: json.dumps(value) for name, value in schema.GUARDRAILS.items()}
+
+
+def test_the_reference_names_every_code_and_event():
+    """
+    Each code of a flaw or failure, each reason and each event stands in docs/agent_recipes.md.
+    """
+    folder = workshop.ROOT / "app" / "dialects"
+    text = "".join(path.read_text(encoding="utf-8") for path in (folder / "agent_recipes").glob("*.py"))
+    calls = r'(?:flaw\([^"\n]*?|_Cannot\(|_failed\([^"\n]*?|code=|return |place, )"([a-z]+_[a-z_]+)"'
+    codes = set(re.findall(calls, text)) | set(re.findall(r'"(\w+_value|\w+_field|wrong_type)"', text))
+    events = set(re.findall(r'_tell\("([a-z]+:[a-z]+)"', text))
+    told = set(re.findall(r"`([a-z:_-]+)`", REFERENCE.read_text(encoding="utf-8")))
+
+    assert len(codes) > 15
+    assert len(events) == 7
+    assert codes - told == set()
+    assert events - told == set()
+    assert {"backend-error", "orchestration-error", "max-total-steps", "max-restarts"} <= told
+
+
+def test_a_text_that_is_no_recipe_is_refused():
+    """
+    The parser's error carries every flaw, and tells the first one in its message.
+    """
+    with pytest.raises(errors.RecipeInvalid, match=r"\$.id is missing") as caught:
+        workshop.DIALECT.parse("{}", "x")
+
+    assert len(caught.value.flaws) == len(RECIPE)
+
+
+def _tables(text):
+    tables: dict[str, list[list[str]]] = {}
+    title = ""
+    for line in text.splitlines():
+        if line.startswith("#"):
+            title = line.lstrip("# ")
+        elif line.startswith("| `"):
+            cells = [cell.strip().strip("`") for cell in line.strip("|").split("|")]
+            tables.setdefault(title, []).append(cells)
+    return tables
+
+
+def _kind(rule):
+    if "$ref" in rule:
+        return rule["$ref"].rpartition("/")[2]
+    return "list of string" if rule["type"] == "array" else rule["type"]
