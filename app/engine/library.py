@@ -123,3 +123,5 @@ class Recipe:
     """Phrases and `/expressions/` that route a task to it."""
     total_steps: int | None = None
     """Number of its steps; None where its flow can loop."""
+    leads_to: tuple[str, ...] = ()
+    """Other recipes that a run of it may go on to."""

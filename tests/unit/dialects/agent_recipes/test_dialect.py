@@ -49,6 +49,7 @@ def test_a_restart_leads_to_a_recipe_that_is_there():
         "recipes": {"two": two.document, "three": three.document}
     }
     assert workshop.DIALECT.freeze(parsed(RECIPE), _registry()) == {"recipes": {}}
+    assert (one.leads_to, _leading_to("one", "one").leads_to) == (("two",), ())
 
 
 def test_a_restart_that_leads_nowhere_is_a_fault():
