@@ -5,6 +5,7 @@ Time, identity and chance, held still.
 from __future__ import annotations
 
 import asyncio
+import collections
 import random
 import re
 from datetime import UTC, datetime, timedelta, timezone
@@ -103,6 +104,35 @@ def test_seeded_ids_repeat_and_others_do_not():
     """
     assert clock.RandomIds(random.Random(1)).token("sess_") == clock.RandomIds(random.Random(1)).token("sess_")
     assert clock.RandomIds().token("sess_") != clock.RandomIds().token("sess_")
+
+
+def test_an_id_costs_one_question_to_its_source():
+    """
+    However many characters an id has, its source is asked once.
+    """
+
+    class Asked(random.Random):
+        times = 0
+
+        def getrandbits(self, k: int) -> int:
+            self.times += 1
+            return super().getrandbits(k)
+
+    source = Asked(1)
+    clock.RandomIds(source).token("sess_")
+
+    assert source.times == 1
+
+
+def test_every_character_is_as_likely_as_any_other():
+    """
+    Over many ids each of the 36 characters stands in each place about as often.
+    """
+    ids = clock.RandomIds(random.Random(3))
+    made = [ids.token("") for _ in range(3600)]
+    often = [collections.Counter(place) for place in zip(*made, strict=True)]
+
+    assert all(len(each) == 36 and 50 < min(each.values()) <= max(each.values()) < 160 for each in often)
 
 
 @given(st.integers(-(10**16), 10**17), st.integers(-23, 23))
