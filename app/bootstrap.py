@@ -233,18 +233,20 @@ def _reference(chosen: settings.Settings, people: configuration.Roster, world: W
         return routing.Router(catalogue.recipes()).route(text)
 
     registry = tools.bundled_tools(route)
-    shelved = shelf.Shelf(tools=registry.specs(), agents=people.agents, prompt_folders=_prompt_folders(project))
+    shelved = shelf.Shelf(
+        tools=registry.specs(), agents=people.agents, prompt_folders=_prompt_folders(project), clock=world.clock
+    )
     catalogue = recipes.Catalogue(
         layers=recipes.layers(resources.bundled("recipes"), project.data_directory, world.dialects),
         dialects=world.dialects,
         library=shelved.library,
+        clock=world.clock,
     )
     allowed = control_workspaces.Workspaces(
         project=project.project, allowed_roots=project.allowed_roots, data_directory=project.data_directory
     )
     starter = starting.Starter(
         catalogue=catalogue,
-        library=shelved.library,
         route=route,
         workspaces=allowed,
         clock=world.clock,
@@ -261,7 +263,6 @@ async def _store(
 ) -> Store:
     adopter = adoption.Adopter(
         catalogue=reference.catalogue,
-        starter=reference.starter,
         workspaces=reference.workspaces,
         clock=world.clock,
     )

@@ -4,6 +4,7 @@ Payloads: request bodies of a bounded size that hold strict JSON, before any rou
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterator
@@ -133,6 +134,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return replayed
 
 
+@functools.lru_cache(maxsize=64)
 def _is_json(content_type: str) -> bool:
     message = Message()
     message["content-type"] = content_type

@@ -10,7 +10,6 @@ from typing import Any
 from app import clock, errors
 from app.control import arguments
 from app.control.recipes import Catalogue
-from app.control.starting import Starter
 from app.control.workspaces import Workspaces
 from app.engine import plain, runs
 
@@ -20,9 +19,8 @@ class Adopter:
     Make a run's start from its manifest and the recipe that the catalogue has now.
     """
 
-    def __init__(self, *, catalogue: Catalogue, starter: Starter, workspaces: Workspaces, clock: clock.Clock) -> None:
+    def __init__(self, *, catalogue: Catalogue, workspaces: Workspaces, clock: clock.Clock) -> None:
         self._catalogue = catalogue
-        self._starter = starter
         self._workspaces = workspaces
         self._clock = clock
 
@@ -37,7 +35,8 @@ class Adopter:
         recipe_id = told.text("recipe_id")
         if recipe_id is None:
             raise errors.RequestInvalid("run.json names no recipe", code="recipe_id_missing")
-        recipe = self._catalogue.get(recipe_id)
+        edition = self._catalogue.get(recipe_id)
+        recipe = edition.recipe
         task = _Manifest(told.object("task"))
         return runs.RunStart(
             run_id=told.text("run_id") or "",
@@ -51,7 +50,7 @@ class Adopter:
             priority=told.number("priority") or 0,
             working_dir=self._workspaces.choose(told.text("working_dir")),
             parent_run_id=told.text("parent_run_id"),
-            **self._starter.frozen(recipe),
+            **edition.frozen(),
         )
 
 

@@ -8,7 +8,7 @@ import copy
 import difflib
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import jsonschema
 import referencing
@@ -21,10 +21,25 @@ _MESSAGE_CHARACTERS = 300
 _NOWHERE: referencing.Registry[Any] = referencing.Registry()
 """Schemas may refer to their own parts only; nothing is ever fetched."""
 
+Validator: TypeAlias = jsonschema.Draft202012Validator
+"""Holds arguments against a schema."""
 
-def fit(args: Mapping[str, plain.Json], recipe: library.Recipe) -> dict[str, plain.Json]:
+
+def validator(recipe: library.Recipe) -> Validator:
+    """
+    Return what holds arguments against a recipe's schema; it can be used any number of times.
+    """
+    return Validator(dict(recipe.args_schema), registry=_NOWHERE)
+
+
+def fit(
+    args: Mapping[str, plain.Json], recipe: library.Recipe, holding: Validator | None = None
+) -> dict[str, plain.Json]:
     """
     Return the arguments with the recipe's defaults filled in.
+
+    Args:
+        holding: The recipe's `validator`, where the caller has it already.
 
     Raises:
         errors.ArgsInvalid: with every missing, undeclared and unfit argument.
@@ -35,7 +50,7 @@ def fit(args: Mapping[str, plain.Json], recipe: library.Recipe) -> dict[str, pla
     missing, undeclared = _missing(filled, schema), _undeclared(filled, schema)
     reported = {*missing, *undeclared}
     flaws = [*map(_missing_flaw, missing), *(_undeclared_flaw(name, schema) for name in undeclared)]
-    flaws += [flaw for flaw in _unfit(filled, recipe) if not _tells_again(flaw, reported)]
+    flaws += [flaw for flaw in _unfit(filled, recipe, holding or validator(recipe)) if not _tells_again(flaw, reported)]
     if flaws:
         raise errors.ArgsInvalid(_sentence(recipe, missing, undeclared, flaws), flaws=flaws, detail=_facts(missing))
     return filled
@@ -93,10 +108,9 @@ def _undeclared_flaw(name: str, schema: Mapping[str, Any]) -> errors.Flaw:
     )
 
 
-def _unfit(args: dict[str, Any], recipe: library.Recipe) -> Iterator[errors.Flaw]:
-    validator = jsonschema.Draft202012Validator(dict(recipe.args_schema), registry=_NOWHERE)
+def _unfit(args: dict[str, Any], recipe: library.Recipe, holding: Validator) -> Iterator[errors.Flaw]:
     try:
-        for error in validator.iter_errors(args):
+        for error in holding.iter_errors(args):
             yield errors.Flaw(
                 path=_path(error.absolute_path), code=f"args_{error.validator}", message=_shortened(error.message)
             )

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app import errors
+from app.control.editions import Edition
 from app.engine import library, plain
 
 
@@ -63,8 +64,8 @@ class Examined:
     What came of looking at a recipe's text.
     """
 
-    recipe: library.Recipe | None
-    """The recipe; None where it cannot be parsed."""
+    edition: Edition | None
+    """The recipe, ready to be started; None where it cannot be parsed."""
     flaws: tuple[errors.Flaw, ...]
     """Everything wrong with it."""
 
@@ -72,7 +73,7 @@ class Examined:
         """
         Return the finding as plain JSON.
         """
-        recipe = self.recipe
+        recipe = self.edition.recipe if self.edition else None
         return {
             "valid": recipe is not None and not self.flaws,
             "recipe_id": recipe.recipe_id if recipe else None,

@@ -6,20 +6,19 @@ from __future__ import annotations
 
 import json
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from os import stat_result
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple
 
-from app import errors
+from app import clock, errors
+from app.control import listings
 from app.engine import library, ports
 
 MAX_RECIPE_BYTES = 1024 * 1024
 """Largest recipe file that is read."""
 
 _ID_FIELDS = ("recipe_id", "id", "name")
-_Mark: TypeAlias = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +43,8 @@ class Layer:
     """`bundled` or `project`."""
     folders: tuple[Folder, ...]
     """Where its recipes are."""
+    fixed: bool = False
+    """Whether it belongs to the program and never changes while that lives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,40 +67,47 @@ class RecipeFile:
     """Text of a broken file, as far as it can be read."""
 
 
+class _Found(NamedTuple):
+    path: str
+    dialect: str
+    mark: listings.Mark
+
+
 class RecipeFiles:
     """
     The files of one layer, as they stand now.
     """
 
-    def __init__(self, layer: Layer, dialects: Mapping[str, ports.Dialect]) -> None:
+    def __init__(self, layer: Layer, dialects: Mapping[str, ports.Dialect], clock: clock.Clock) -> None:
         self.layer = layer
         self._dialects = dialects
-        self._known: dict[Path, tuple[_Mark, RecipeFile]] = {}
+        self._listings = [(folder.dialect, listings.Listing(folder.path, clock)) for folder in layer.folders]
+        self._known: dict[_Found, RecipeFile] = {}
+        self._files: tuple[RecipeFile, ...] | None = None
 
-    def read(self) -> list[RecipeFile]:
+    def read(self) -> tuple[RecipeFile, ...]:
         """
-        Return every recipe file, in the order of folders and names.
+        Return every recipe file, in the order of folders and names; the very same tuple as long as none has changed.
         """
-        self._known = {
-            path: self._current(path, folder.dialect)
-            for folder in self.layer.folders
-            for path in _listed(folder.path, self._dialects[folder.dialect].file_suffixes)
-        }
-        return [file for _, file in self._known.values()]
+        if self._files is not None and self.layer.fixed:
+            return self._files
+        found = [file for dialect, listing in self._listings for file in self._found(dialect, listing)]
+        if self._files is None or found != list(self._known):
+            self._known = {file: self._known.get(file) or self._read(file) for file in found}
+            self._files = tuple(self._known.values())
+        return self._files
 
-    def _current(self, path: Path, dialect: str) -> tuple[_Mark, RecipeFile]:
-        try:
-            found = path.stat()
-        except OSError as error:
-            return (0, 0, 0, 0), _broken(path, dialect, _flaw("file_unreadable", f"cannot be read: {error.strerror}"))
-        mark, known = _mark(found), self._known.get(path)
-        if known is not None and known[0] == mark:
-            return known
-        return mark, self._read(path, dialect, found)
+    def _found(self, dialect: str, listing: listings.Listing) -> Iterator[_Found]:
+        suffixes = self._dialects[dialect].file_suffixes
+        for name in listing.names():
+            if name.endswith(suffixes) and not name.startswith("."):
+                path = f"{listing.folder}/{name}"
+                yield _Found(path, dialect, listings.mark(path))
 
-    def _read(self, path: Path, dialect: str, found: stat_result) -> RecipeFile:
+    def _read(self, found: _Found) -> RecipeFile:
+        path, dialect = Path(found.path), found.dialect
         try:
-            source = _source(path, found)
+            source = _source(path)
         except errors.RecipeInvalid as error:
             return _broken(path, dialect, *error.flaws)
         recipe, flaws = parsed(self._dialects[dialect], source, path.stem)
@@ -120,24 +128,10 @@ def parsed(dialect: ports.Dialect, source: str, stem: str) -> tuple[library.Reci
         return None, (_flaw("too_deep", "is nested too deeply"),)
 
 
-def _listed(folder: Path, suffixes: Iterable[str]) -> Iterator[Path]:
+def _source(path: Path) -> str:
     try:
-        paths = sorted(folder.iterdir())
-    except OSError:
-        return
-    for path in paths:
-        if path.name.endswith(tuple(suffixes)) and not path.name.startswith("."):
-            yield path
-
-
-def _mark(found: stat_result) -> _Mark:
-    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
-
-
-def _source(path: Path, found: stat_result) -> str:
-    if not stat.S_ISREG(found.st_mode):
-        raise errors.RecipeInvalid(flaws=[_flaw("not_a_file", "is not a regular file")])
-    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise errors.RecipeInvalid(flaws=[_flaw("not_a_file", "is not a regular file")])
         with path.open("rb") as file:
             content = file.read(MAX_RECIPE_BYTES + 1)
         if len(content) > MAX_RECIPE_BYTES:

@@ -7,10 +7,11 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
-from app import errors
+from app import clock, errors
+from app.control.editions import Edition
 from app.control.entries import Entry, Examined
 from app.control.recipe_files import Folder, Layer, RecipeFile, RecipeFiles, parsed
 from app.engine import library, plain, ports
@@ -20,7 +21,16 @@ PROJECT_DIALECT = "control_room"
 
 _NEAREST = 3
 _RESEMBLANCE = 0.5
-_Checked: TypeAlias = tuple[library.Recipe, library.Library, tuple[errors.Flaw, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Listing:
+    files: Sequence[Sequence[RecipeFile]]
+    shelf: library.Library
+    entries: Mapping[str, Sequence[Entry]]
+
+    def holds(self, files: Sequence[Sequence[RecipeFile]], shelf: library.Library) -> bool:
+        return shelf is self.shelf and all(now is then for now, then in zip(files, self.files, strict=True))
 
 
 class Catalogue:
@@ -34,26 +44,19 @@ class Catalogue:
         layers: Sequence[Layer],
         dialects: Mapping[str, ports.Dialect],
         library: Callable[[], library.Library],
+        clock: clock.Clock,
     ) -> None:
-        self._layers = [RecipeFiles(layer, dialects) for layer in layers]
+        self._layers = [RecipeFiles(layer, dialects, clock) for layer in layers]
         self._dialects = dialects
         self._library = library
-        self._checked: dict[str, _Checked] = {}
+        self._editions: dict[str, Edition] = {}
+        self._listing: _Listing | None = None
 
     def all(self) -> list[Entry]:
         """
         Return every recipe that no later layer shadows, by id; broken files too.
         """
-        shelf = self._library()
-        entries: dict[str, list[Entry]] = {}
-        for files in self._layers:
-            for recipe_id, group in _grouped(files.read()).items():
-                shadows = tuple(dict.fromkeys(entry.layer for entry in entries.get(recipe_id, ())))
-                shown = [_entry(file, files.layer, shadows) for file in group]
-                entries[recipe_id] = [
-                    self._judged(entry, file, group, shelf) for entry, file in zip(shown, group, strict=True)
-                ]
-        return [entry for recipe_id in sorted(entries) for entry in entries[recipe_id]]
+        return [entry for group in self._entries().values() for entry in group]
 
     def find(self, recipe_id: str) -> Entry:
         """
@@ -62,28 +65,28 @@ class Catalogue:
         Raises:
             errors.UnknownRecipe: with the nearest ids in `detail.nearest`.
         """
-        entries = self.all()
-        named = [entry for entry in entries if entry.recipe_id == recipe_id]
+        entries = self._entries()
+        named = entries.get(recipe_id)
         if not named:
-            raise _unknown(recipe_id, [entry.recipe_id for entry in entries])
+            raise _unknown(recipe_id, list(entries))
         return next((entry for entry in named if entry.recipe is not None), named[0])
 
-    def get(self, recipe_id: str) -> library.Recipe:
+    def get(self, recipe_id: str) -> Edition:
         """
-        Return a recipe that can be started.
+        Return the present edition of a recipe that can be started; the same one as long as nothing has changed.
 
         Raises:
             errors.UnknownRecipe: there is none of that id.
             errors.RecipeInvalid: it is broken; its flaws are told.
         """
         entry = self.find(recipe_id)
-        if entry.recipe is None or entry.flaws:
+        if not entry.usable:
             raise errors.RecipeInvalid(
                 f"recipe {recipe_id} in {entry.path} cannot be started: {entry.flaws[0].message}",
                 flaws=entry.flaws,
                 detail={"path": entry.path},
             )
-        return entry.recipe
+        return self._editions[entry.path]
 
     def recipes(self) -> list[library.Recipe]:
         """
@@ -118,12 +121,10 @@ class Catalogue:
         """
         recipe, flaws = parsed(self.dialect(dialect), source, stem)
         shelf = self._library()
-        return Examined(
-            recipe=recipe,
-            flaws=self._unsound(dialect, source, stem, shelf) or flaws
-            if recipe is None
-            else self._unfit(recipe, shelf),
-        )
+        if recipe is None:
+            return Examined(edition=None, flaws=self._unsound(dialect, source, stem, shelf) or flaws)
+        edition = Edition(recipe, shelf, self._dialects[recipe.dialect])
+        return Examined(edition=edition, flaws=edition.flaws)
 
     def dialect(self, name: str) -> ports.Dialect:
         """
@@ -141,24 +142,42 @@ class Catalogue:
             )
         return self._dialects[name]
 
+    def _entries(self) -> Mapping[str, Sequence[Entry]]:
+        files, shelf = [layer.read() for layer in self._layers], self._library()
+        if self._listing is None or not self._listing.holds(files, shelf):
+            self._listing = _Listing(files=files, shelf=shelf, entries=self._listed(files, shelf))
+        return self._listing.entries
+
+    def _listed(self, files: Sequence[Sequence[RecipeFile]], shelf: library.Library) -> Mapping[str, Sequence[Entry]]:
+        self._editions = self._renewed(files, shelf)
+        entries: dict[str, list[Entry]] = {}
+        for layer, read in zip(self._layers, files, strict=True):
+            for recipe_id, group in _grouped(read).items():
+                shadows = tuple(dict.fromkeys(entry.layer for entry in entries.get(recipe_id, ())))
+                shown = [_entry(file, layer.layer, shadows) for file in group]
+                entries[recipe_id] = [
+                    self._judged(entry, file, group, shelf) for entry, file in zip(shown, group, strict=True)
+                ]
+        return dict(sorted(entries.items()))
+
+    def _renewed(self, files: Sequence[Sequence[RecipeFile]], shelf: library.Library) -> dict[str, Edition]:
+        found = [(str(file.path), file.recipe) for read in files for file in read if file.recipe is not None]
+        return {path: self._renewed_edition(self._editions.get(path), recipe, shelf) for path, recipe in found}
+
+    def _renewed_edition(self, known: Edition | None, recipe: library.Recipe, shelf: library.Library) -> Edition:
+        if known is not None and known.recipe is recipe and known.shelf is shelf:
+            return known
+        return Edition(recipe, shelf, self._dialects[recipe.dialect])
+
     def _judged(self, entry: Entry, file: RecipeFile, group: list[RecipeFile], shelf: library.Library) -> Entry:
         if file.recipe is None:
             flaws = self._unsound(file.dialect, file.source, file.path.stem, shelf) if file.source else ()
             return dataclasses.replace(entry, flaws=flaws or file.flaws)
-        flaws = (*_collisions(file, group), *self._check(entry.path, file.recipe, shelf))
+        flaws = (*_collisions(file, group), *self._editions[entry.path].flaws)
         return dataclasses.replace(entry, flaws=flaws)
-
-    def _check(self, path: str, recipe: library.Recipe, shelf: library.Library) -> tuple[errors.Flaw, ...]:
-        known = self._checked.get(path)
-        if known is None or known[0] is not recipe or known[1] is not shelf:
-            known = self._checked[path] = (recipe, shelf, self._unfit(recipe, shelf))
-        return known[2]
 
     def _unsound(self, dialect: str, source: str, stem: str, shelf: library.Library) -> tuple[errors.Flaw, ...]:
         return tuple(self._dialects[dialect].flaws(source, stem, shelf))
-
-    def _unfit(self, recipe: library.Recipe, shelf: library.Library) -> tuple[errors.Flaw, ...]:
-        return tuple(self._dialects[recipe.dialect].check(recipe, shelf))
 
 
 def layers(bundled: Path, data_directory: Path, dialects: Iterable[str]) -> tuple[Layer, Layer]:
@@ -172,7 +191,7 @@ def layers(bundled: Path, data_directory: Path, dialects: Iterable[str]) -> tupl
     names = tuple(dialects)
     own = data_directory / "recipes"
     return (
-        Layer(name="bundled", folders=_by_dialect(bundled, names)),
+        Layer(name="bundled", folders=_by_dialect(bundled, names), fixed=True),
         Layer(name="project", folders=(Folder(dialect=PROJECT_DIALECT, path=own), *_by_dialect(own, names))),
     )
 

@@ -4,15 +4,12 @@ The shelf: tools, agents and prompts that recipes of a project can refer to, pro
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
 
-from app.control import prompts
+from app import clock
+from app.control import listings, prompts
 from app.engine import library
-
-_Mark: TypeAlias = tuple[str, int, int, int]
 
 
 class Shelf:
@@ -26,6 +23,7 @@ class Shelf:
         tools: Mapping[str, library.ToolSpec],
         agents: Sequence[library.Agent],
         prompt_folders: Sequence[Path],
+        clock: clock.Clock,
     ) -> None:
         """
         Args:
@@ -34,37 +32,32 @@ class Shelf:
         self._tools = tools
         self._agents = tuple(agents)
         self._prompt_folders = tuple(prompt_folders)
-        self._marks: list[_Mark] | None = None
+        self._clock = clock
+        self._listings: dict[str, listings.Listing] = {}
+        self._marks: list[tuple[str, listings.Mark]] | None = None
         self._library = library.Library()
 
     def library(self) -> library.Library:
         """
-        Return everything that recipes can refer to.
+        Return everything that recipes can refer to; the very same library as long as no prompt has changed.
         """
-        marks = [mark for folder in self._prompt_folders[1:] for mark in _marks(folder)]
+        marks = [found for folder in self._prompt_folders[1:] for found in self._files(str(folder))]
         if marks != self._marks:
             templates = prompts.load(self._prompt_folders).templates
             self._library = library.Library(tools=self._tools, agents=self._agents, prompts=templates)
             self._marks = marks
         return self._library
 
+    def _files(self, folder: str) -> Iterator[tuple[str, listings.Mark]]:
+        for name in self._listing(folder).names():
+            path = f"{folder}/{name}"
+            mark = listings.mark(path)
+            if mark.is_folder:
+                yield from self._files(path)
+            else:
+                yield path, mark
 
-def _marks(folder: Path) -> Iterator[_Mark]:
-    try:
-        with os.scandir(folder) as found:
-            entries = sorted(found, key=lambda entry: entry.name)
-    except OSError:
-        return
-    for entry in entries:
-        if entry.is_dir():
-            yield from _marks(Path(entry.path))
-        else:
-            yield _mark(entry)
-
-
-def _mark(entry: os.DirEntry[str]) -> _Mark:
-    try:
-        found = entry.stat()
-    except OSError:
-        return entry.path, 0, 0, 0
-    return entry.path, found.st_mtime_ns, found.st_ctime_ns, found.st_size
+    def _listing(self, folder: str) -> listings.Listing:
+        if folder not in self._listings:
+            self._listings[folder] = listings.Listing(folder, self._clock)
+        return self._listings[folder]

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 from app import clock, errors
 from app.control import arguments, requests
+from app.control.editions import Edition
 from app.control.recipes import Catalogue
 from app.control.requests import ResumeRequest, StartRequest
 from app.control.routing import RoutingResult
 from app.control.workspaces import Workspaces
-from app.engine import library, plain, ports, runs
+from app.engine import library, plain, runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +39,6 @@ class Starter:
         self,
         *,
         catalogue: Catalogue,
-        library: Callable[[], library.Library],
         route: Callable[[str], RoutingResult],
         workspaces: Workspaces,
         clock: clock.Clock,
@@ -46,7 +46,6 @@ class Starter:
         rules: StartRules,
     ) -> None:
         self._catalogue = catalogue
-        self._library = library
         self._route = route
         self._workspaces = workspaces
         self._clock = clock
@@ -66,8 +65,8 @@ class Starter:
         """
         requests.check(request)
         depth = self._depth(parent)
-        recipe, seeds = self._chosen(request)
-        args = arguments.fit({**seeds, **request.args}, recipe)
+        edition, seeds = self._chosen(request)
+        recipe, args = edition.recipe, edition.fit({**seeds, **request.args})
         working_dir = self._workspaces.choose(request.working_dir)
         now = self._clock.now()
         return runs.RunStart(
@@ -87,7 +86,7 @@ class Starter:
             parent_run_id=request.parent_run_id,
             depth=depth,
             owner=request.owner,
-            **self.frozen(recipe),
+            **edition.frozen(),
         )
 
     def renew(self, start: runs.RunStart, request: ResumeRequest) -> dict[str, plain.Json]:
@@ -99,23 +98,11 @@ class Starter:
         """
         if request.args is None and not request.current_recipe:
             return {}
-        recipe = self._catalogue.get(start.recipe_id) if request.current_recipe else self._as_frozen(start)
-        args = arguments.fit({**start.args, **(request.args or {})}, recipe)
-        return {"args": args} | (self.frozen(recipe) if request.current_recipe else {})
-
-    def frozen(self, recipe: library.Recipe) -> dict[str, plain.Json]:
-        """
-        Return the fields of a run's start that a recipe decides, frozen as it stands now.
-        """
-        dialect: ports.Dialect = self._catalogue.dialect(recipe.dialect)
-        document = plain.plain(recipe.document)
-        return {
-            "dialect": recipe.dialect,
-            "driver_version": dialect.driver_version,
-            "recipe": document,
-            "recipe_sha256": plain.sha256(plain.canonical(document)),
-            "frozen": plain.plain(dialect.freeze(recipe, self._library())),
-        }
+        args = {**start.args, **(request.args or {})}
+        if not request.current_recipe:
+            return {"args": arguments.fit(args, self._as_frozen(start))}
+        edition = self._catalogue.get(start.recipe_id)
+        return {"args": edition.fit(args), **edition.frozen()}
 
     def _depth(self, parent: runs.RunStart | None) -> int:
         depth = parent.depth + 1 if parent else 0
@@ -125,7 +112,7 @@ class Starter:
             raise errors.RequestInvalid(message, code="depth_exceeded", flaws=[flaw])
         return depth
 
-    def _chosen(self, request: StartRequest) -> tuple[library.Recipe, Mapping[str, plain.Json]]:
+    def _chosen(self, request: StartRequest) -> tuple[Edition, Mapping[str, plain.Json]]:
         if request.recipe is not None:
             return self._brought(request), {}
         if request.recipe_id is not None:
@@ -133,20 +120,20 @@ class Starter:
         routed = self._route(request.description or "")
         if not routed.routable or routed.recipe_id is None:
             raise errors.Unroutable(routed.reason, detail={"reason": routed.reason})
-        recipe = self._catalogue.get(routed.recipe_id)
-        known = arguments.declared(recipe.args_schema)
-        return recipe, {name: value for name, value in routed.initial_args.items() if name in known}
+        edition = self._catalogue.get(routed.recipe_id)
+        known = arguments.declared(edition.recipe.args_schema)
+        return edition, {name: value for name, value in routed.initial_args.items() if name in known}
 
-    def _brought(self, request: StartRequest) -> library.Recipe:
+    def _brought(self, request: StartRequest) -> Edition:
         if not self._rules.inline_recipes:
             message = "requests may not bring their own recipe; CONTROL_ROOM_INLINE_RECIPES allows it"
             flaw = errors.Flaw(path="$.recipe", code="inline_recipes_off", message=message)
             raise errors.RequestInvalid(message, code="inline_recipes_off", flaws=[flaw])
         source = request.recipe if isinstance(request.recipe, str) else json.dumps(request.recipe)
         examined = self._catalogue.examine(source, request.dialect, "inline")
-        if examined.recipe is None or examined.flaws:
+        if examined.edition is None or examined.flaws:
             raise errors.RecipeInvalid("the recipe brought along is not valid", flaws=examined.flaws)
-        return examined.recipe
+        return examined.edition
 
     def _as_frozen(self, start: runs.RunStart) -> library.Recipe:
         source = json.dumps(start.recipe, ensure_ascii=False)

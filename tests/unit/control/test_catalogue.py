@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from app import errors
+from app import clock, errors
 from app.control import recipe_files, recipes
 from app.dialects import registry
-from app.engine import library
+from app.engine import library, plain
 from tests.unit.control import small_recipes
 
 
@@ -27,7 +27,10 @@ class Project:
         self.own = root / "project" / ".control-room" / "recipes"
         layers = recipes.layers(root / "bundled", self.own.parent, registry.DIALECTS)
         self.library = small_recipes.LIBRARY
-        self.catalogue = recipes.Catalogue(layers=layers, dialects=registry.DIALECTS, library=lambda: self.library)
+        self.clock = clock.FakeClock()
+        self.catalogue = recipes.Catalogue(
+            layers=layers, dialects=registry.DIALECTS, library=lambda: self.library, clock=self.clock
+        )
 
     def bundle(self, recipe_id: str, name: str | None = None, **fields: object) -> Path:
         """
@@ -69,7 +72,7 @@ def test_recipes_of_both_layers_are_found(project: Project) -> None:
     project.add("first")
 
     assert project.shown() == {"first": True, "second": True}
-    assert project.catalogue.get("second").label == "The second"
+    assert project.catalogue.get("second").recipe.label == "The second"
 
 
 def test_a_projects_recipe_shadows_the_bundled_one(project: Project) -> None:
@@ -78,7 +81,7 @@ def test_a_projects_recipe_shadows_the_bundled_one(project: Project) -> None:
     project.add("draft", name="other-name.json", label="Mine")
     entry = project.catalogue.find("draft")
 
-    assert project.catalogue.get("draft").label == "Mine"
+    assert project.catalogue.get("draft").recipe.label == "Mine"
     assert (entry.layer, entry.shadows) == ("project", ("bundled",))
 
 
@@ -109,7 +112,7 @@ def test_a_broken_file_is_listed_and_others_work(project: Project, content: str,
     assert entry.path == str(path)
     assert entry.flaws
     assert code is None or entry.flaws[0].code == code
-    assert project.catalogue.get("good").recipe_id == "good"
+    assert project.catalogue.get("good").recipe.recipe_id == "good"
 
 
 def test_a_broken_recipe_is_not_started(project: Project) -> None:
@@ -137,7 +140,7 @@ def test_a_guessed_id_does_not_hide_a_good_recipe(project: Project) -> None:
     project.add("draft", name="whole.json")
     small_recipes.write(project.own, "draft.json", "{")
 
-    assert project.catalogue.get("draft").label == "The draft"
+    assert project.catalogue.get("draft").recipe.label == "The draft"
     assert [entry.usable for entry in project.catalogue.all()] == [False, True]
 
 
@@ -170,13 +173,69 @@ def test_files_are_read_again_when_they_change(project: Project) -> None:
     path = project.add("draft", label="Before")
     kept = project.catalogue.get("stays")
     project.add("draft", label="Afterwards")
-    changed = project.catalogue.get("draft").label
+    changed = project.catalogue.get("draft").recipe.label
     path.unlink()
     project.add("new")
 
     assert changed == "Afterwards"
     assert project.shown() == {"new": True, "stays": True}
     assert project.catalogue.get("stays") is kept
+
+
+def test_what_runs_have_in_common_is_made_once(project: Project) -> None:
+    """As long as nothing changes every run gets the same edition, and values of its own from it."""
+    project.add("draft")
+    edition = project.catalogue.get("draft")
+    first, second = edition.frozen(), edition.frozen()
+    first["recipe"]["phase_a"].clear()
+    first["frozen"].clear()
+
+    assert project.catalogue.get("draft") is edition
+    assert edition.frozen() == second
+    assert second["recipe"]["phase_a"]
+    assert second["recipe_sha256"] == plain.sha256(plain.canonical(second["recipe"]))
+
+
+def test_an_edition_is_of_one_recipe_beside_one_library(project: Project) -> None:
+    """A changed recipe makes another edition, and so does a changed prompt, tool or agent."""
+    project.add("draft", label="Before")
+    before = project.catalogue.get("draft")
+    project.add("draft", label="After that")
+    changed = project.catalogue.get("draft")
+    project.library = library.Library(tools=small_recipes.TOOLS)
+    beside = project.catalogue.get("draft")
+
+    assert [edition.recipe.label for edition in (before, changed, beside)] == ["Before", "After that", "After that"]
+    assert len({before, changed, beside}) == 3
+    assert beside.recipe is changed.recipe
+
+
+def test_changes_are_seen_however_long_nothing_has_changed(project: Project) -> None:
+    """A new, a changed and a removed file are seen by the very next start, also where nothing changed for long."""
+    project.add("stays")
+    for _ in range(5):
+        project.catalogue.get("stays")
+        project.clock.advance(0.6)
+    added = project.add("new")
+    found = project.shown()
+    project.add("stays", label="Changed")
+    changed = project.catalogue.get("stays").recipe.label
+    added.unlink()
+
+    assert found == {"new": True, "stays": True}
+    assert changed == "Changed"
+    assert project.shown() == {"stays": True}
+
+
+def test_bundled_recipes_stay_as_they_were_at_the_start(project: Project) -> None:
+    """What belongs to the program is read once."""
+    project.bundle("draft", label="Before")
+    project.catalogue.all()
+    project.bundle("draft", label="Afterwards")
+    project.bundle("new")
+
+    assert project.shown() == {"draft": True}
+    assert project.catalogue.get("draft").recipe.label == "Before"
 
 
 def test_a_file_replaced_by_another_of_the_same_size_is_seen(project: Project) -> None:
@@ -188,7 +247,7 @@ def test_a_file_replaced_by_another_of_the_same_size_is_seen(project: Project) -
     os.utime(replacement, ns=(found.st_atime_ns, found.st_mtime_ns))
     replacement.replace(path)
 
-    assert project.catalogue.get("draft").label == "Two"
+    assert project.catalogue.get("draft").recipe.label == "Two"
 
 
 @pytest.mark.parametrize("name", [".hidden.json", "notes.txt", "draft.json~"])

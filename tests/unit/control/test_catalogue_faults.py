@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 
+from app import clock
 from app.control import recipes
 from app.dialects import registry
 from app.engine import library
@@ -29,7 +30,9 @@ def _catalogue(root):
     schema = {"type": "object", "properties": {"query": {}}, "required": ["query"], "additionalProperties": False}
     shelf = library.Library(tools={"finder": library.ToolSpec(name="finder", description="", args_schema=schema)})
     layers = recipes.layers(root / "bundled", root / "project", registry.DIALECTS)
-    return recipes.Catalogue(layers=layers, dialects=registry.DIALECTS, library=lambda: shelf)
+    return recipes.Catalogue(
+        layers=layers, dialects=registry.DIALECTS, library=lambda: shelf, clock=clock.SystemClock()
+    )
 
 
 def _told(flaws):
@@ -42,7 +45,7 @@ def test_a_text_is_told_all_its_faults(tmp_path):
     """
     examined = _catalogue(tmp_path).examine(json.dumps(BROKEN), "control_room")
 
-    assert examined.recipe is None
+    assert examined.edition is None
     assert _told(examined.flaws) == TOLD
 
 

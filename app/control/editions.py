@@ -1,0 +1,66 @@
+"""
+Editions: a recipe in one version of its file, and what all runs of it have in common, made once.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from app import errors
+from app.control import arguments
+from app.engine import library, plain, ports
+
+
+class Edition:
+    """
+    A recipe as it stands beside the tools, agents and prompts of the project.
+    """
+
+    def __init__(self, recipe: library.Recipe, shelf: library.Library, dialect: ports.Dialect) -> None:
+        self.recipe = recipe
+        """The recipe."""
+        self.shelf = shelf
+        """What it stands beside."""
+        self._dialect = dialect
+
+    @functools.cached_property
+    def flaws(self) -> tuple[errors.Flaw, ...]:
+        """
+        Return everything wrong with it that shows only beside the shelf.
+        """
+        return tuple(self._dialect.check(self.recipe, self.shelf))
+
+    def fit(self, args: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
+        """
+        Return the arguments with the recipe's defaults filled in.
+
+        Raises:
+            errors.ArgsInvalid, errors.RecipeInvalid: as `arguments.fit`.
+        """
+        return arguments.fit(args, self.recipe, self._validator)
+
+    def frozen(self) -> dict[str, plain.Json]:
+        """
+        Return the fields of a run's start that the recipe decides, each time as values that nobody else has.
+        """
+        fields: dict[str, plain.Json] = json.loads(self._encoded)
+        return fields
+
+    @functools.cached_property
+    def _validator(self) -> arguments.Validator:
+        return arguments.validator(self.recipe)
+
+    @functools.cached_property
+    def _encoded(self) -> bytes:
+        document = plain.plain(self.recipe.document)
+        fields: dict[str, Any] = {
+            "dialect": self.recipe.dialect,
+            "driver_version": self._dialect.driver_version,
+            "recipe": document,
+            "recipe_sha256": plain.sha256(plain.canonical(document)),
+            "frozen": plain.plain(self._dialect.freeze(self.recipe, self.shelf)),
+        }
+        return plain.encode(fields)
