@@ -13,7 +13,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app.api.desk import Desk
 from app.control import reading
 
+MOST_WAIT_SECONDS = 60
+"""Longest that a poll is held back."""
+
 _POLL = re.compile(r"/api/runs/([A-Za-z0-9_-]{1,64})")
+_WAIT = re.compile(rb"wait=([0-9]{1,2}(\.[0-9]{1,6})?)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +27,7 @@ class _Route:
 
 class Polls:
     """
-    Answer polls that do not wait; the route of the same address does the rest, and documents both.
+    Answer polls; the route of the same address documents them, and answers those that are asked in another form.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -34,14 +38,15 @@ class Polls:
         """
         Answer a poll, and let everything else through.
         """
-        run_id = _polled(scope)
-        desk: Desk | None = getattr(scope["app"].state, "desk", None) if run_id else None
-        if run_id is None or desk is None:
+        poll = _polled(scope)
+        desk: Desk | None = getattr(scope["app"].state, "desk", None) if poll else None
+        if poll is None or desk is None:
             await self._app(scope, receive, send)
             return
         scope["route"] = self._route
-        found = await desk.runs.ready(run_id)
-        await answer(found, _known(scope))(scope, receive, send)
+        (run_id, seconds), known = poll, _known(scope)
+        found = await (desk.runs.wait(run_id, seconds, known) if seconds else desk.runs.ready(run_id))
+        await answer(found, known)(scope, receive, send)
 
 
 def answer(found: reading.Ready, known: frozenset[str]) -> Response:
@@ -63,11 +68,18 @@ def entity_tags(header: str | None) -> frozenset[str]:
     return frozenset(tag.strip().removeprefix("W/") for tag in header.split(","))
 
 
-def _polled(scope: Scope) -> str | None:
-    if scope["type"] != "http" or scope["method"] != "GET" or scope["query_string"]:
+def _polled(scope: Scope) -> tuple[str, float] | None:
+    if scope["type"] != "http" or scope["method"] != "GET":
         return None
-    matched = _POLL.fullmatch(scope["path"])
-    return matched[1] if matched else None
+    matched, seconds = _POLL.fullmatch(scope["path"]), _wait(scope["query_string"])
+    return None if matched is None or seconds is None else (matched[1], seconds)
+
+
+def _wait(query: bytes) -> float | None:
+    matched = _WAIT.fullmatch(query)
+    seconds = float(matched[1]) if matched else None if query else 0.0
+    # Whatever else is asked for is the route's to refuse.
+    return seconds if seconds is not None and seconds <= MOST_WAIT_SECONDS else None
 
 
 def _known(scope: Scope) -> frozenset[str]:

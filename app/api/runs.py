@@ -106,7 +106,11 @@ async def show_run(
     run_id: RunId,
     wait: Annotated[
         float | None,
-        Query(description="Answer at the next change, after so many seconds at the latest.", ge=0, le=60),
+        Query(
+            description="Answer at the next change, after so many seconds at the latest.",
+            ge=0,
+            le=polling.MOST_WAIT_SECONDS,
+        ),
     ] = None,
     if_none_match: Annotated[
         str | None, Header(alias="If-None-Match", description="Entity tags that the caller has.")

@@ -69,9 +69,12 @@ class Reader:
         self._answers: OrderedDict[str, _Kept] = OrderedDict()
         self._reviews: OrderedDict[tuple[str, int], asyncio.Task[views.RunView]] = OrderedDict()
 
-    async def ready(self, run_id: str) -> Ready:
+    async def ready(self, run_id: str, last: views.RunView | None = None) -> Ready:
         """
         Return a run's consolidated answer; the same bytes as long as nothing has changed.
+
+        Args:
+            last: The run as it stood when it left the engine, where the caller saw it leave.
 
         Raises:
             errors.NotFound: there is no such run.
@@ -82,7 +85,7 @@ class Reader:
         if kept is not None and kept.number == number:
             self._answers.move_to_end(run_id)
             return kept.answer
-        view, holder, keep = await self._shown(run_id)
+        view, holder, keep = await self._shown(run_id, last)
         sheet = (kept.sheet if kept else None) or Sheet()
         body = sheet.written(view, holder)
         finished = view.status.finished
@@ -91,6 +94,14 @@ class Reader:
             self._answers[run_id] = _Kept(number=number, answer=answer, sheet=None if finished else sheet)
             _limit(self._answers, READY_ANSWERS)
         return answer
+
+    def number(self, run_id: str, known: frozenset[str]) -> int | None:
+        """
+        Return the change number that a run had when it was last answered, if it had not ended and that answer is among
+        those known.
+        """
+        kept = self._answers.get(run_id)
+        return kept.number if kept and not kept.answer.finished and kept.answer.etag in known else None
 
     async def view(self, run_id: str) -> views.RunView:
         """
@@ -162,9 +173,16 @@ class Reader:
             return view
         # Whoever hears of an ending may look at the folder or the list next, so they must tell of it first.
         await patience.first(self._engine.ended(run_id), self._clock.sleep(SETTLING_SECONDS))
-        return self._engine.view(run_id)
+        return self._engine.view(run_id) or (view if self._has_left(run_id, view) else None)
 
-    async def _shown(self, run_id: str) -> tuple[views.RunView, str | None, bool]:
+    def _has_left(self, run_id: str, last: views.RunView) -> bool:
+        # A damaged run is shown as failed without having ended; only its folder tells whether it was repaired since.
+        gone = self._engine.view(run_id) is None and self._engine.standing(run_id) is None
+        return gone and last.status.finished and last.ending is not None
+
+    async def _shown(self, run_id: str, last: views.RunView | None) -> tuple[views.RunView, str | None, bool]:
+        if last is not None and self._has_left(run_id, last):
+            return last, None, _is_ours(last)
         try:
             view = await self.view(run_id)
         except (errors.JournalCorrupt, errors.RequestInvalid) as error:

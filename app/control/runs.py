@@ -13,6 +13,7 @@ from app.control.following import Follower
 from app.control.reading import Reader, Ready
 from app.control.requests import ResumeRequest, Started, StartRequest
 from app.control.starting import Starter
+from app.control.waiting import Engine, Waiter
 from app.engine import events, plain, pool_port, ports, records, runs, states, stores, views
 
 
@@ -25,7 +26,7 @@ class Runs:
         self,
         *,
         store: stores.RunStore,
-        engine: pool_port.RunEngine,
+        engine: Engine,
         starter: Starter,
         dialects: Mapping[str, ports.Dialect],
         clock: clock.Clock,
@@ -36,6 +37,7 @@ class Runs:
         self._clock = clock
         self._reader = Reader(store=store, engine=engine, dialects=dialects, clock=clock)
         self._follower = Follower(store=store, engine=engine, clock=clock)
+        self._waiter = Waiter(reader=self._reader, follower=self._follower, engine=engine, clock=clock)
 
     async def start(self, request: StartRequest) -> Started:
         """
@@ -82,7 +84,7 @@ class Runs:
         """
         Return a run's consolidated answer as soon as it differs from those known, or from the present one.
 
-        An ended run is not waited for.
+        An ended run is not waited for; while one goes on, changes that come quickly are told together.
 
         Args:
             seconds: Longest wait.
@@ -91,15 +93,7 @@ class Runs:
         Raises:
             errors.NotFound: there is no such run.
         """
-        deadline = self._clock.monotonic() + seconds
-        while True:
-            number = self._engine.change_number(run_id)
-            answer = await self._reader.ready(run_id)
-            known = known or frozenset({answer.etag})
-            left = deadline - self._clock.monotonic()
-            if answer.finished or answer.etag not in known or left <= 0 or self._follower.released:
-                return answer
-            await self._follower.change(run_id, number, left)
+        return await self._waiter.answer(run_id, seconds, known)
 
     async def view(self, run_id: str) -> views.RunView:
         """

@@ -160,7 +160,19 @@ async def test_an_ended_run_is_not_waited_for(service: served.Served) -> None:
     assert answer.status_code == 304
 
 
-@pytest.mark.parametrize("wait", ["61", "-1", "soon", "nan", "inf"])
+@pytest.mark.parametrize("query", ["?wait=0", "?wait=5", "?wait=0.5", "?wait=5e0", "?wait=%35", "?wait=60.0"])
+async def test_a_poll_is_answered_alike_however_it_is_written(service: served.Served, query: str) -> None:
+    """Polls are answered before a route is looked for if they have the usual form, and by the route else: the same."""
+    run_id = (await service.run("quick"))["run_id"]
+    usual = await service.http.get(f"/api/runs/{run_id}")
+    answer = await service.http.get(f"/api/runs/{run_id}{query}")
+    known = await service.http.get(f"/api/runs/{run_id}{query}", headers={"If-None-Match": usual.headers["etag"]})
+
+    assert (answer.status_code, answer.content, answer.headers) == (200, usual.content, usual.headers)
+    assert (known.status_code, known.content) == (304, b"")
+
+
+@pytest.mark.parametrize("wait", ["61", "60.1", "-1", "soon", "nan", "inf", ""])
 async def test_a_wait_out_of_bounds_is_refused(service: served.Served, wait: str) -> None:
     """A wait is from 0 to 60 seconds."""
     run_id = await service.start("quick")

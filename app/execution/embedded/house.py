@@ -55,6 +55,8 @@ class House:
         """Runs that a fault parked without a line in a journal, as they stood then."""
         self.stopping = False
         """Whether no step is begun any more."""
+        self.ended: set[str] | None = set()
+        """Runs that have ended here while rows were read that may not show it; None once nobody reads such rows."""
         self._loader = Loader(store, dialects, equipment, self._seat, self.changes.note)
         self._reloads = Reloads(store, equipment.clock, self.queue)
         self._patience = Patience(equipment.clock)
@@ -215,8 +217,9 @@ class House:
         self.seats.free(stay.run_id)
         async with self.turns.of(stay.run_id):
             decisions, on = stay.log.loaded.decisions, self._is_sent_on(stay, state)
+            stay.last = stay.runner.view()
             if state is states.RunState.PAUSED and decisions.paused is None and not on:
-                self.parked[stay.run_id] = stay.runner.view()
+                self.parked[stay.run_id] = stay.last
             log = stay.log
             await self._loader.unload(stay)
             if not on:
@@ -249,6 +252,8 @@ class House:
             self.seats.release(stay.run_id)
         if state.finished:
             self.lineage.forget(stay.run_id)
+            if self.ended is not None:
+                self.ended.add(stay.run_id)
         stay.left.set_result(state)
         self.changes.note(stay.run_id)
         self._tell_left(stay.run_id, state)

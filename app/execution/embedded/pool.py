@@ -196,6 +196,16 @@ class Pool:
             if stay is None:
                 await self.changed(run_id, number)
 
+    async def left(self, run_id: str) -> views.RunView | None:
+        """
+        Wait until a run that is queued or loaded has left, and return it as it stood then; None if it was not loaded.
+        """
+        stay = self._house.stays.get(run_id)
+        if stay is None:
+            return None
+        await asyncio.shield(stay.left)
+        return stay.last
+
     def status(self) -> pool_port.EngineStatus:
         """
         Tell how busy the pool is.
@@ -224,6 +234,7 @@ class Pool:
             self._found = await recovery.recover(self._store, self._house)
         else:
             self._house.seats.know_workspaces()
+            self._house.ended = None
 
     def _run_left(self, run_id: str, state: states.RunState) -> None:
         if not state.finished or self._house.stopping:

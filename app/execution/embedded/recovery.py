@@ -23,12 +23,18 @@ async def recover(store: stores.RunStore, house: House) -> int:
     unfinished = [summary for summary in await store.list_unfinished() if summary.owner == "service"]
     for summary in unfinished:
         house.lineage.note(summary)
-    house.queue(*(summary for summary in unfinished if summary.status != states.RunState.PAUSED))
+    _queue(house, *(summary for summary in unfinished if summary.status != states.RunState.PAUSED))
     for summary in unfinished:
         if summary.exclusive_workspace or summary.status == states.RunState.PAUSED:
             await _look(store, house, summary)
     house.seats.know_workspaces()
+    house.ended = None
     return len(unfinished)
+
+
+def _queue(house: House, *summaries: stores.RunSummary) -> None:
+    # A run that came in while the rows were read may have ended since.
+    house.queue(*(summary for summary in summaries if summary.run_id not in (house.ended or ())))
 
 
 async def _look(store: stores.RunStore, house: House, summary: stores.RunSummary) -> None:
@@ -40,4 +46,4 @@ async def _look(store: stores.RunStore, house: House, summary: stores.RunSummary
     if decisions.ended is None and decisions.taken_since_resume:
         house.hold_workspace(summary)
     if decisions.paused is None or decisions.cancel_requested_at is not None:
-        house.queue(summary)
+        _queue(house, summary)

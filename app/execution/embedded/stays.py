@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from app.engine import runner, signals, states, stores
+from app.engine import runner, signals, states, stores, views
 from app.execution.embedded.seats import Seats, Ticket
 
 
@@ -31,6 +31,8 @@ class Stay:
     """What executes it; None until it is loaded."""
     task: asyncio.Task[None] | None = None
     """The task that loads and runs it; None while it is only queued."""
+    last: views.RunView | None = None
+    """How it was shown last, once it has left."""
     failure: BaseException | None = None
     """Why it could not be loaded."""
     opened: signals.Signal = field(default_factory=signals.Signal)

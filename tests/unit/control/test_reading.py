@@ -146,6 +146,49 @@ async def test_an_ending_is_told_when_everything_tells_it(bench: pools.Bench) ->
         assert files["run.json"]["completed_at"] == (await shown(reading_room, run_id))["completed_at"]
 
 
+@pytest.mark.parametrize("end", ["done", "failed", "cancelled"])
+async def test_an_ending_is_shown_alike_by_who_saw_it_and_by_the_folder(bench: pools.Bench, end: str) -> None:
+    """Who sees a run end gets the bytes that its folder gives later, without a look at the folder."""
+    held = bench.toolbox.hold("two")
+    if end == "failed":
+        bench.toolbox.fail("two")
+    run_id = await bench.submit(*toys.tools("one", "two"))
+    await bench.executed("two/1")
+    leaving, before = asyncio.create_task(bench.pool.left(run_id)), reads(bench)
+    await pools.idle()
+    if end == "cancelled":
+        await bench.pool.cancel(run_id)
+    held.set()
+    seen = await reader(bench).ready(run_id, await pools.soon(leaving))
+    reads_for_it = reads(bench) - before
+    folder = await reader(bench).ready(run_id)
+
+    assert json.loads(seen.body)["status"] == end
+    assert seen == folder
+    assert reads_for_it == 0
+
+
+async def test_a_run_that_never_left_is_shown_as_it_stands(bench: pools.Bench) -> None:
+    """What somebody saw of a run counts only if it had ended and is not back since."""
+    bench.toolbox.fail("one")
+    held = bench.toolbox.hold("one")
+    run_id = await bench.submit(*toys.tools("one"))
+    await bench.executed("one/1")
+    leaving = asyncio.create_task(bench.pool.left(run_id))
+    await pools.idle()
+    held.set()
+    last = await pools.soon(leaving)
+    held.clear()
+    await bench.resumed(run_id)
+    await bench.executed("one/2")
+
+    assert last is not None
+    assert last.status is states.RunState.FAILED
+    assert not (await reader(bench).ready(run_id, last)).finished
+
+    held.set()
+
+
 async def test_a_damaged_run_is_shown_as_failed(bench: pools.Bench) -> None:
     """A run whose journal is damaged is answered as failed with the place, and its parts are refused."""
     run_id = await bench.submit(*toys.tools("one", "two"))

@@ -8,7 +8,8 @@ import asyncio
 
 import pytest
 
-from app.engine import states
+from app.engine import states, stores
+from app.storage import memory
 from tests.unit.execution import pools, toys
 
 Bench = pools.Bench
@@ -275,3 +276,48 @@ async def _paused(bench: Bench) -> str:
     bench.toolbox.hold("one").set()
     await bench.at_rest(run_id)
     return run_id
+
+
+class SlowRows(memory.MemoryStore):
+    """
+    A store whose rows are old by the time that they are read.
+    """
+
+    looked = False
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(clock=bench.clock, probes=bench.probes)
+        self.arrive = asyncio.Event()
+
+    async def list_unfinished(self) -> list[stores.RunSummary]:
+        """
+        Return the runs that are unfinished now, a while later.
+        """
+        found = await super().list_unfinished()
+        self.looked = True
+        await self.arrive.wait()
+        return found
+
+
+async def test_a_run_that_ended_while_rows_were_read_is_not_queued_again() -> None:
+    """A run that came and ended during recovery is not taken for one that a killed process left."""
+    bench = Bench()
+    store = SlowRows(bench)
+    bench.take_store(store)
+    await store.start()
+    hold = bench.toolbox.hold("one")
+    run_id = await bench.create(*toys.tools("one"))
+    bench.pool.start()
+    await bench.pool.submit(run_id)
+    await bench.executed("one/1")
+    await bench.until(lambda: store.looked)
+    hold.set()
+    await bench.ended(run_id)
+    store.arrive.set()
+    found = await pools.soon(bench.pool.recovered())
+
+    assert found == 1
+    assert bench.pool.standing(run_id) is None
+    assert bench.probes.count("pool.queued") == 1
+
+    await bench.close()
