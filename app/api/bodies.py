@@ -52,6 +52,7 @@ class StartBody(BaseModel):
     priority: int = Field(0, ge=requests.PRIORITIES[0], le=requests.PRIORITIES[-1], description="Higher goes first.")
     exclusive: bool = Field(False, description="Refuse with 409 if a run of the recipe is unfinished.")
     exclusive_workspace: bool = Field(False, description="Hold the workspace alone from start to end.")
+    share_workspace: bool = Field(False, description="Share the workspace, as runs of agent recipes do not unasked.")
     parent_run_id: str | None = Field(None, description="Run that asks; runs may start runs only so deep.")
     recipe: dict[str, Any] | str | None = Field(
         None,

@@ -4,19 +4,16 @@ Recipe files: read from the folders of a layer, each again only when it has chan
 
 from __future__ import annotations
 
+import dataclasses
 import json
-import stat
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from app import clock, errors
-from app.control import listings
+from app.control import listings, recipe_texts
 from app.engine import library, ports
-
-MAX_RECIPE_BYTES = 1024 * 1024
-"""Largest recipe file that is read."""
 
 _ID_FIELDS = ("recipe_id", "id", "name")
 
@@ -63,8 +60,19 @@ class RecipeFile:
     """The recipe; None of a broken file."""
     flaws: tuple[errors.Flaw, ...] = ()
     """Why it is broken."""
+    unmade: tuple[errors.Flaw, ...] = ()
+    """Those of them that kept it from being put together."""
     source: str = ""
-    """Text of a broken file, as far as it can be read."""
+    """Text of a broken file, as far as it can be read and put together."""
+    beside: Mapping[str, listings.Mark] = field(default_factory=dict)
+    """Other files that were looked for to put the recipe together, by path, as they stood then."""
+
+    @property
+    def stands(self) -> bool:
+        """
+        Tell whether those other files are as they were.
+        """
+        return all(listings.mark(path) == mark for path, mark in self.beside.items())
 
 
 class _Found(NamedTuple):
@@ -78,8 +86,15 @@ class RecipeFiles:
     The files of one layer, as they stand now.
     """
 
-    def __init__(self, layer: Layer, dialects: Mapping[str, ports.Dialect], clock: clock.Clock) -> None:
+    def __init__(
+        self, layer: Layer, dialects: Mapping[str, ports.Dialect], clock: clock.Clock, below: Sequence[Layer] = ()
+    ) -> None:
+        """
+        Args:
+            below: Layers whose shared files are taken where this one has none, the nearest first.
+        """
         self.layer = layer
+        self._sharing = (layer, *below)
         self._dialects = dialects
         self._listings = [(folder.dialect, listings.Listing(folder.path, clock)) for folder in layer.folders]
         self._known: dict[_Found, RecipeFile] = {}
@@ -92,8 +107,9 @@ class RecipeFiles:
         if self._files is not None and self.layer.fixed:
             return self._files
         found = [file for dialect, listing in self._listings for file in self._found(dialect, listing)]
-        if self._files is None or found != list(self._known):
-            self._known = {file: self._known.get(file) or self._read(file) for file in found}
+        standing = {file: known for file, known in self._known.items() if known.stands}
+        if self._files is None or found != list(standing):
+            self._known = {file: standing.get(file) or self._read(file) for file in found}
             self._files = tuple(self._known.values())
         return self._files
 
@@ -107,42 +123,41 @@ class RecipeFiles:
     def _read(self, found: _Found) -> RecipeFile:
         path, dialect = Path(found.path), found.dialect
         try:
-            source = _source(path)
+            source = recipe_texts.source(path)
         except errors.RecipeInvalid as error:
             return _broken(path, dialect, *error.flaws)
-        recipe, flaws = parsed(self._dialects[dialect], source, path.stem)
-        if recipe is None:
-            return _broken(path, dialect, *flaws, source=source)
-        return RecipeFile(path=path, dialect=dialect, recipe_id=recipe.recipe_id, recipe=recipe)
+        shared = recipe_texts.Shared(folders(dialect, self._sharing))
+        composed = recipe_texts.compose(self._dialects[dialect], source, shared)
+        recipe, flaws = parsed(self._dialects[dialect], composed, path.stem)
+        read = (
+            _broken(path, dialect, *flaws, source=composed.source)
+            if recipe is None
+            else RecipeFile(path=path, dialect=dialect, recipe_id=recipe.recipe_id, recipe=recipe)
+        )
+        return dataclasses.replace(read, unmade=composed.flaws, beside=shared.looked_for)
 
 
-def parsed(dialect: ports.Dialect, source: str, stem: str) -> tuple[library.Recipe | None, tuple[errors.Flaw, ...]]:
+def folders(dialect: str, layers: Sequence[Layer]) -> list[Path]:
+    """
+    Return the folders of a dialect's recipes in the order of the layers; of two in one layer the dialect's own first.
+    """
+    return [folder.path for layer in layers for folder in reversed(layer.folders) if folder.dialect == dialect]
+
+
+def parsed(
+    dialect: ports.Dialect, composed: ports.Composition, stem: str
+) -> tuple[library.Recipe | None, tuple[errors.Flaw, ...]]:
     """
     Return the recipe that a text holds, or None and its flaws.
     """
     try:
-        return dialect.parse(source, stem), ()
+        recipe = dialect.parse(composed.source, stem)
     except errors.InputRefused as error:
-        return None, error.flaws or (_flaw(error.code, error.message),)
+        flaws = error.flaws or (recipe_texts.flaw(error.code, error.message),)
+        return None, recipe_texts.all_flaws(composed.flaws, flaws)
     except RecursionError:
-        return None, (_flaw("too_deep", "is nested too deeply"),)
-
-
-def _source(path: Path) -> str:
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise errors.RecipeInvalid(flaws=[_flaw("not_a_file", "is not a regular file")])
-        with path.open("rb") as file:
-            content = file.read(MAX_RECIPE_BYTES + 1)
-        if len(content) > MAX_RECIPE_BYTES:
-            raise errors.RecipeInvalid(flaws=[_flaw("too_large", f"is larger than {MAX_RECIPE_BYTES} bytes")])
-        return content.decode("utf-8-sig")
-    except OSError as error:
-        flaw = _flaw("file_unreadable", f"cannot be read: {error.strerror}")
-        raise errors.RecipeInvalid(flaws=[flaw]) from error
-    except UnicodeDecodeError as error:
-        flaw = _flaw("not_text", f"is not UTF-8 text: byte {error.start} is wrong")
-        raise errors.RecipeInvalid(flaws=[flaw]) from error
+        return None, (recipe_texts.flaw("too_deep", "is nested too deeply"),)
+    return (None, composed.flaws) if composed.flaws else (recipe, ())
 
 
 def _broken(path: Path, dialect: str, *flaws: errors.Flaw, source: str = "") -> RecipeFile:
@@ -158,7 +173,3 @@ def _claimed(source: str, stem: str) -> str:
         return stem
     names = (document.get(field) for field in _ID_FIELDS) if isinstance(document, dict) else ()
     return next((name for name in names if isinstance(name, str) and name), stem)
-
-
-def _flaw(code: str, message: str) -> errors.Flaw:
-    return errors.Flaw(path="$", code=code, message=f"the file {message}")

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app import clock, errors
+from app.control import recipe_texts
 from app.control.editions import Edition
 from app.control.entries import Entry, Examined
-from app.control.recipe_files import Folder, Layer, RecipeFile, RecipeFiles, parsed
+from app.control.recipe_files import Folder, Layer, RecipeFile, RecipeFiles, folders, parsed
 from app.engine import library, plain, ports
 
 PROJECT_DIALECT = "control_room"
@@ -46,7 +47,11 @@ class Catalogue:
         library: Callable[[], library.Library],
         clock: clock.Clock,
     ) -> None:
-        self._layers = [RecipeFiles(layer, dialects, clock) for layer in layers]
+        self._layers = [
+            RecipeFiles(layer, dialects, clock, below=tuple(reversed(layers[:number])))
+            for number, layer in enumerate(layers)
+        ]
+        self._sharing = tuple(reversed(layers))
         self._dialects = dialects
         self._library = library
         self._editions: dict[str, Edition] = {}
@@ -119,10 +124,13 @@ class Catalogue:
         Raises:
             errors.RequestInvalid: `unknown_dialect`.
         """
-        recipe, flaws = parsed(self.dialect(dialect), source, stem)
-        shelf = self._library()
+        shared = recipe_texts.Shared(folders(dialect, self._sharing))
+        composed = recipe_texts.compose(self.dialect(dialect), source, shared)
+        recipe, flaws = parsed(self.dialect(dialect), composed, stem)
+        shelf = self._stocked()
         if recipe is None:
-            return Examined(edition=None, flaws=self._unsound(dialect, source, stem, shelf) or flaws)
+            unsound = self._unsound(dialect, composed.source, stem, shelf)
+            return Examined(edition=None, flaws=recipe_texts.all_flaws(composed.flaws, unsound) or flaws)
         edition = Edition(recipe, shelf, self._dialects[recipe.dialect])
         return Examined(edition=edition, flaws=edition.flaws)
 
@@ -142,6 +150,10 @@ class Catalogue:
             )
         return self._dialects[name]
 
+    def _stocked(self) -> library.Library:
+        recipes = {entry.recipe_id: entry.recipe for entry in self.all() if entry.recipe is not None}
+        return dataclasses.replace(self._library(), recipes=recipes)
+
     def _entries(self) -> Mapping[str, Sequence[Entry]]:
         files, shelf = [layer.read() for layer in self._layers], self._library()
         if self._listing is None or not self._listing.holds(files, shelf):
@@ -149,20 +161,27 @@ class Catalogue:
         return self._listing.entries
 
     def _listed(self, files: Sequence[Sequence[RecipeFile]], shelf: library.Library) -> Mapping[str, Sequence[Entry]]:
-        self._editions = self._renewed(files, shelf)
+        stocked = dataclasses.replace(shelf, recipes=_by_id(files))
+        self._editions = self._renewed(files, shelf, stocked)
         entries: dict[str, list[Entry]] = {}
         for layer, read in zip(self._layers, files, strict=True):
             for recipe_id, group in _grouped(read).items():
                 shadows = tuple(dict.fromkeys(entry.layer for entry in entries.get(recipe_id, ())))
                 shown = [_entry(file, layer.layer, shadows) for file in group]
                 entries[recipe_id] = [
-                    self._judged(entry, file, group, shelf) for entry, file in zip(shown, group, strict=True)
+                    self._judged(entry, file, group, stocked) for entry, file in zip(shown, group, strict=True)
                 ]
         return dict(sorted(entries.items()))
 
-    def _renewed(self, files: Sequence[Sequence[RecipeFile]], shelf: library.Library) -> dict[str, Edition]:
+    def _renewed(
+        self, files: Sequence[Sequence[RecipeFile]], shelf: library.Library, stocked: library.Library
+    ) -> dict[str, Edition]:
+        # Only a recipe that leads to others has to be looked at anew when one of the others may have changed.
         found = [(str(file.path), file.recipe) for read in files for file in read if file.recipe is not None]
-        return {path: self._renewed_edition(self._editions.get(path), recipe, shelf) for path, recipe in found}
+        return {
+            path: self._renewed_edition(self._editions.get(path), recipe, stocked if recipe.leads_to else shelf)
+            for path, recipe in found
+        }
 
     def _renewed_edition(self, known: Edition | None, recipe: library.Recipe, shelf: library.Library) -> Edition:
         if known is not None and known.recipe is recipe and known.shelf is shelf:
@@ -171,8 +190,8 @@ class Catalogue:
 
     def _judged(self, entry: Entry, file: RecipeFile, group: list[RecipeFile], shelf: library.Library) -> Entry:
         if file.recipe is None:
-            flaws = self._unsound(file.dialect, file.source, file.path.stem, shelf) if file.source else ()
-            return dataclasses.replace(entry, flaws=flaws or file.flaws)
+            unsound = self._unsound(file.dialect, file.source, file.path.stem, shelf) if file.source else ()
+            return dataclasses.replace(entry, flaws=recipe_texts.all_flaws(file.unmade, unsound) or file.flaws)
         flaws = (*_collisions(file, group), *self._editions[entry.path].flaws)
         return dataclasses.replace(entry, flaws=flaws)
 
@@ -209,6 +228,10 @@ def _entry(file: RecipeFile, layer: Layer, shadows: tuple[str, ...]) -> Entry:
         recipe=file.recipe,
         shadows=shadows,
     )
+
+
+def _by_id(files: Sequence[Sequence[RecipeFile]]) -> dict[str, library.Recipe]:
+    return {file.recipe_id: file.recipe for read in files for file in read if file.recipe is not None}
 
 
 def _grouped(files: Iterable[RecipeFile]) -> dict[str, list[RecipeFile]]:

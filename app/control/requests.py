@@ -62,7 +62,9 @@ class StartRequest:
     exclusive: bool = False
     """Whether to refuse if a run of the recipe is unfinished."""
     exclusive_workspace: bool = False
-    """Whether the run holds its workspace alone."""
+    """Whether the run holds its workspace alone; runs of some recipes do so unasked."""
+    share_workspace: bool = False
+    """Whether it does not, whatever its recipe is."""
     parent_run_id: str | None = None
     """Run that asks."""
     recipe: plain.Json = None
@@ -129,6 +131,8 @@ def _naming_flaws(request: StartRequest) -> list[errors.Flaw]:
         flaws.append(_flaw("$.recipe", "give recipe_id or recipe, not both"))
     if named == 0 and not (request.description or "").strip():
         flaws.append(_flaw("$.recipe_id", "recipe_id or description is required", "missing"))
+    if request.exclusive_workspace and request.share_workspace:
+        flaws.append(_flaw("$.share_workspace", "give exclusive_workspace or share_workspace, not both"))
     if request.session_id is not None and not re.fullmatch(SESSION_ID_PATTERN, request.session_id):
         flaws.append(_flaw("$.session_id", f"session_id must match {SESSION_ID_PATTERN}"))
     if request.idempotency_key is not None and not re.fullmatch(IDEMPOTENCY_KEY_PATTERN, request.idempotency_key):

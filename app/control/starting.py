@@ -80,7 +80,7 @@ class Starter:
             labels=dict(request.labels),
             priority=request.priority,
             working_dir=working_dir,
-            exclusive_workspace=request.exclusive_workspace,
+            exclusive_workspace=request.exclusive_workspace or (recipe.holds_workspace and not request.share_workspace),
             idempotency_key=request.idempotency_key,
             request_sha256=request.sha256() if request.idempotency_key else None,
             parent_run_id=request.parent_run_id,

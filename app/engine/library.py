@@ -125,3 +125,5 @@ class Recipe:
     """Number of its steps; None where its flow can loop."""
     leads_to: tuple[str, ...] = ()
     """Other recipes that a run of it may go on to."""
+    holds_workspace: bool = False
+    """Whether its runs hold their workspace alone unless they are told to share it."""

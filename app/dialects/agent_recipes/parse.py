@@ -42,6 +42,7 @@ def parse(source: str) -> library.Recipe:
         document=whole,
         args_schema=schema.args_schema(own_args(whole)),
         total_steps=None if transitions.loops(whole) else len(whole["steps"]),
+        holds_workspace=True,
         leads_to=tuple(dict.fromkeys(target for _, target in transitions.restarts(whole) if target != whole["id"])),
     )
 
