@@ -247,6 +247,18 @@ async def test_another_outcome_is_caught_where_it_decides():
                 await Bench(run).replay(lines)
 
 
+async def test_the_wrong_journal_is_caught():
+    """
+    A recorded journal that has lost a review in its middle is refused, with the step that stands there and the one missed.
+    """
+    run = golden.load("wrong_agent_recipes")
+    with pytest.raises(errors.NondeterminismFault) as caught:
+        await Bench(run).replay(_lines(run))
+
+    assert (caught.value.key, caught.value.detail["line"]) == ("commit", 3)
+    assert list(caught.value.detail["asked"]) == ["review#2"]
+
+
 NOT_BUNDLED = [
     "control_room/outputs_and_findings",
     "control_room/long_texts",
