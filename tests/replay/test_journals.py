@@ -249,7 +249,7 @@ async def test_another_outcome_is_caught_where_it_decides():
 
 async def test_the_wrong_journal_is_caught():
     """
-    A recorded journal that has lost a review in its middle is refused, with the step that stands there and the one missed.
+    A recorded journal that has lost a line in its middle is refused, with the step that stands there and the lost one.
     """
     run = golden.load("wrong_agent_recipes")
     with pytest.raises(errors.NondeterminismFault) as caught:
