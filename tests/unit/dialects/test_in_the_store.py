@@ -169,11 +169,11 @@ async def test_a_crash_in_any_step_repeats_that_step_alone(store, key):
     whole = await _stored(store, **changes)
     await whole.run()
     doomed = memory.MemoryStore(clock=clock.FakeClock())
-    async with doomed:
-        stored = await _stored(doomed, **changes)
-        stored.tables.dying = key
-        with pytest.raises(bench.Died):
-            await stored.run()
+    await doomed.start()
+    stored = await _stored(doomed, **changes)
+    stored.tables.dying = key
+    with pytest.raises(bench.Died):
+        await stored.run()
     stored.tables.dying = None
     async with doomed.crashed(lose_unsynced=True) as left:
         stored.store = left
