@@ -15,12 +15,13 @@ from typing import Any, TypeVar
 
 from app import errors
 from app.engine import events, plain, probes, records, runs, stores
-from app.storage import commit_recovery, creation, deletion, disk, layout, opening, repair
+from app.storage import creation, deletion, disk, layout, opening, repair
 from app.storage.admission import Admission
 from app.storage.archive import Archive
 from app.storage.commit_log import CommitLog
 from app.storage.committer import Committer, FileCommitter
 from app.storage.folder_log import FolderLog
+from app.storage.log_hold import LogHold
 from app.storage.means import Means
 from app.storage.opener import Adopt, Opener
 from app.storage.reconciliation import Reconciliation
@@ -52,8 +53,7 @@ class DiskStore(abc.ABC):
         self._sweeping: asyncio.Task[None] | None = None
         self._stopping = threading.Event()
         self._serves = False
-        self._log_lock: disk.Lock | None = None
-        self._recovery_lock: disk.Lock | None = None
+        self._hold: LogHold | None = None
 
     async def start(self, *, serve: bool = True) -> None:
         """
@@ -71,8 +71,6 @@ class DiskStore(abc.ABC):
             self._let_go()
             self._release_log()
             raise
-        finally:
-            self._recovered()
         # A process may have died between a run's rename and the sync of its name.
         await means.workers.run(lambda: means.disk.sync_folder(layout.RUNS))
         if serve:
@@ -304,11 +302,14 @@ class DiskStore(abc.ABC):
         """
 
     async def _begin(self, means: Means, identity: str) -> _Parts:
-        recovered = await self._recover(means)
+        hold = self._hold
+        assert hold is not None
+        recovered = await hold.recover(means)
         index_is_new = await means.index.start()
         reconciliation = Reconciliation(means, identity, index_is_new=index_is_new, serves=self._serves)
         await reconciliation.doubt(recovered.suspects)
-        await self._drop(means, recovered)
+        await hold.drop(means, recovered)
+        hold.let_others_in()
         opener = Opener(means, identity, self._adopt)
         return _Parts(
             means=means,
@@ -319,42 +320,14 @@ class DiskStore(abc.ABC):
             archive=Archive(means, opener.logs),
         )
 
-    async def _recover(self, means: Means) -> commit_recovery.Recovered:
-        if self._log_lock is None:
-            return commit_recovery.Recovered()
-        try:
-            return await means.workers.run(lambda: commit_recovery.recover(means.disk, means.probes.reach))
-        except OSError as error:
-            raise _unrecovered(error) from error
-
-    async def _drop(self, means: Means, recovered: commit_recovery.Recovered) -> None:
-        if not recovered.segments:
-            return
-        try:
-            await means.workers.run(lambda: commit_recovery.drop(means.disk, recovered.segments, means.probes.reach))
-        except OSError as error:
-            raise _unrecovered(error) from error
-
     def _make_committer(self, files: disk.Disk, commits: Workers, others: Workers, points: probes.Probes) -> Committer:
-        # Nobody reads runs, or writes to the log, while another process recovers from it.
-        self._recovery_lock = files.lock(layout.RUNS, wait=True)
-        self._log_lock = files.lock(layout.COMMITS)
-        # A process of one run beside the service has nobody to share a sync with.
-        if self._serves and self._log_lock is not None:
-            return CommitLog(files, commits, others, points)
-        return FileCommitter(commits, points)
-
-    def _recovered(self) -> None:
-        lock, self._recovery_lock = self._recovery_lock, None
-        if lock is not None:
-            lock.release()
-        if not self._serves:
-            self._release_log()
+        self._hold = LogHold(files, serves=self._serves)
+        return CommitLog(files, commits, others, points) if self._hold.writes else FileCommitter(commits, points)
 
     def _release_log(self) -> None:
-        lock, self._log_lock = self._log_lock, None
-        if lock is not None:
-            lock.release()
+        hold, self._hold = self._hold, None
+        if hold is not None:
+            hold.release()
 
     async def _delete(self, run_id: str) -> None:
         means = self._parts.means
@@ -394,11 +367,6 @@ class DiskStore(abc.ABC):
         if self._serves and (self._sweeping is None or self._sweeping.done()):
             sweeping = deletion.sweep(self._parts.means, self._stopping.is_set)
             self._sweeping = asyncio.create_task(sweeping, name="sweep the trash")
-
-
-def _unrecovered(error: OSError) -> errors.ConfigurationError:
-    message = f"what a power cut may have taken cannot be put back from the commit log: {error}"
-    return errors.ConfigurationError(message, code="commit_log_unusable", detail={"folder": layout.COMMITS})
 
 
 def _refuse_unfinished(means: Means, run_id: str) -> None:
