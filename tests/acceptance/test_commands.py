@@ -197,7 +197,7 @@ def test_a_killed_launcher_is_an_interruption(
 
 
 def test_many_runs_of_commands_leave_nothing(project: programs.Project) -> None:
-    """After forty runs of commands, half of them cancelled, neither process nor register entry nor descriptor is left."""
+    """After forty runs of commands, half of them cancelled, no process, register entry or descriptor is left."""
     commanding.write(project, "quick", {"quick": {"argv": ["/bin/true"]}})
     commanding.write(project, "slow", {"slow": {"argv": ["/bin/sleep", "60"]}})
     with commanding.service(project) as service:

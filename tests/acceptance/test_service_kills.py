@@ -39,7 +39,7 @@ SAMPLE = (
     ("pool.granted", 1),
     ("run.after_taken", 1),
     ("step.performing", 4),
-    ("storage.append.before_sync", 5),
+    ("storage.commit.before_sync", 5),
     ("step.before_receipt", 2),
     ("step.performed", 9),
     ("step.after_append", 9),

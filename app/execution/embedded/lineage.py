@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from app.engine import stores
 
-
 _NOBODY: frozenset[str] = frozenset()
 
 

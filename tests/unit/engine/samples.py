@@ -62,7 +62,7 @@ def loaded(*lines: records.Record, dead: set[int] | None = None, **facts: Any) -
     """
     Return a run as a store reads it.
     """
-    decisions = Decisions(dead=dead or set())
+    decisions = Decisions(dead=frozenset(dead or ()))
     return Loaded(start=start(**facts), records=lines, decisions=decisions, emitted=frozenset())
 
 
