@@ -63,7 +63,7 @@ class CommitLog:
         self._segment: _Segment | None = None
         self._mentioned: set[str] = set()
         self._full: list[_Segment] = []
-        self._due = self._closed = False
+        self._due = self._closed = self._distrusted = False
 
     # -- on the loop
 
@@ -165,6 +165,9 @@ class CommitLog:
     def _write(self, commits: list[Commit]) -> bool:
         if not commits:
             return True
+        if self._distrusted:
+            self._turn_over()
+            return False
         try:
             size = self._append(commits)
         except BaseException as error:
@@ -257,8 +260,9 @@ class CommitLog:
             self._reach("storage.commit.before_settle")
             try:
                 self._syncer.sync(lambda: _names(full))
-            except OSError:
-                self._keep(full)
+            except OSError as error:
+                _log.error("files cannot be synced together, and are synced one by one until the next start: %s", error)
+                self._keep()
                 raise
             for segment in full:
                 self._reach("storage.commit.before_drop")
@@ -268,9 +272,12 @@ class CommitLog:
             with self._guard:
                 self._full = [segment for segment in self._full if segment not in full]
 
-    def _keep(self, segments: list[_Segment]) -> None:
-        # The kernel may have forgotten what it could not write, so that the files lack it though the machine is up, and
-        # though the next sync succeeds.
+    def _keep(self) -> None:
+        # The kernel may have forgotten what it could not write, in any file, so that files lack it though the machine
+        # is up, and though the next sync succeeds. Only a file that is synced by itself is told of its own failure.
+        self._distrusted = True
+        with self._guard:
+            segments = self._segments()
         for segment in segments:
             segment.kept = True
             with self._naming, contextlib.suppress(OSError):
@@ -291,4 +298,4 @@ def _closed() -> OSError:
 
 def _noted(_: object, error: BaseException | None) -> None:
     if error is not None:
-        _log.error("a segment of the commit log is kept: %s", error)
+        _log.warning("a segment of the commit log is not dropped: %s", error)

@@ -11,6 +11,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from app import errors
 from app.engine import plain
@@ -19,6 +20,7 @@ from app.storage.chain import Verdict
 from app.storage.commit_records import Record
 from app.storage.disk import Disk
 
+_Read: TypeAlias = Callable[[str], bytes]
 _JOURNALS = (layout.STEPS, layout.CONTROL)
 
 _log = logging.getLogger(__name__)
@@ -92,8 +94,9 @@ def _keep(files: Disk, segments: list[str]) -> list[str]:
 
 def _restored(files: Disk, segments: list[str], reach: Callable[[str], None]) -> list[str]:
     told: dict[str, _Told] = {}
+    # Where one file failed any other may have, those of later segments too.
+    kept = any(map(commit_records.is_kept, segments))
     for segment in list(segments):
-        kept = commit_records.is_kept(segment)
         content = files.read(segment)
         boot_id, records = commit_records.read(content)
         if boot_id is None and content:
@@ -129,20 +132,21 @@ def _restore(files: Disk, run_id: str, told: _Told, *, deleted: bool) -> None:
     folder = layout.run_folder(run_id)
     if deleted and not files.has_folder(folder):
         return
+    read = files.read_settled if told.kept else files.read
     if told.start is not None:
-        _restore_start(files, folder, told.start)
+        _restore_start(files, folder, told.start, read)
     if not files.has_file(f"{folder}/{layout.START}"):
         _log.error("the folder of run %s is gone, and cannot be made again", run_id)
         return
     anchor = plain.labelled_sha256(files.read(f"{folder}/{layout.START}"))
     for name in _JOURNALS:
-        _restore_journal(files, f"{folder}/{name}", anchor, told.journals.get(name, []), settled=told.kept)
+        _restore_journal(files, f"{folder}/{name}", anchor, told.journals.get(name, []), read)
 
 
-def _restore_start(files: Disk, folder: str, content: bytes) -> None:
+def _restore_start(files: Disk, folder: str, content: bytes, read: _Read) -> None:
     files.add_folder(folder)
     path = f"{folder}/{layout.START}"
-    if not files.has_file(path) or files.read(path) != content:
+    if not files.has_file(path) or read(path) != content:
         _log.warning("%s was restored from the commit log", path)
         files.write(path, content, sync=True)
     for name in _JOURNALS:
@@ -150,12 +154,12 @@ def _restore_start(files: Disk, folder: str, content: bytes) -> None:
             files.write(f"{folder}/{name}", b"", sync=True)
 
 
-def _restore_journal(files: Disk, path: str, anchor: str, records: list[Record], *, settled: bool) -> None:
+def _restore_journal(files: Disk, path: str, anchor: str, records: list[Record], read: _Read) -> None:
     if not records:
         return
     content = b""
     with contextlib.suppress(FileNotFoundError):
-        content = files.read_settled(path) if settled else files.read(path)
+        content = read(path)
     end = chain.read(content, anchor).end
     whole = content[:end]
     for record in records:
