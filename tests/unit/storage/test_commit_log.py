@@ -171,7 +171,7 @@ async def test_settling_drops_the_log_where_it_mentions_the_run() -> None:
 
 
 async def test_a_segment_whose_files_failed_once_is_kept_for_the_next_start() -> None:
-    """The kernel may have forgotten what it could not write: later syncs prove nothing, but those of single files do."""
+    """The kernel may have forgotten what it could not write: a later sync proves nothing but for a single file."""
     writing = Writing()
     writing.commit("one")
     writing.disk.refused = {"settle"}

@@ -1,0 +1,384 @@
+"""
+The index queue: rows are written together, a moment later, and whoever asks sees what was given before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app import errors
+from app.engine import runs, stores
+from app.engine.runs import Transition
+from app.engine.states import RunState
+from app.storage import index, index_queue
+from app.storage.index import IndexedRun, ReceiptPlace
+from app.storage.index_queue import IndexQueue
+from app.storage.memory_index import MemoryIndex
+from app.storage.room import Room
+from tests.conformance import houses
+
+AT = "2026-02-10T14:31:00.000Z"
+LATER = "2026-02-10T14:32:00.000Z"
+
+
+class Database(MemoryIndex):
+    """
+    An index that takes its time, notes what it was given, and can refuse it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given: list[tuple[int, int, int]] = []
+        self.refuses = False
+        self.goes_on = asyncio.Event()
+        self.goes_on.set()
+        self.refused, self.written = asyncio.Event(), asyncio.Event()
+
+    async def apply(
+        self, rows: Iterable[IndexedRun], moves: Iterable[runs.Transition], places: Iterable[ReceiptPlace]
+    ) -> None:
+        given = list(rows), list(moves), list(places)
+        self.given.append((len(given[0]), len(given[1]), len(given[2])))
+        await self.goes_on.wait()
+        if self.refuses:
+            self.refused.set()
+            raise errors.StorageFault("the index is full", detail={"file": "index"})
+        await super().apply(*given)
+        self.written.set()
+
+
+class Queue:
+    """
+    A queue before a database.
+    """
+
+    def __init__(self) -> None:
+        self.database, self.room = Database(), Room()
+        self.index = IndexQueue(self.database, self.room)
+
+
+@pytest.fixture
+async def queue() -> Any:
+    """
+    Give a queue, and close it in the end.
+    """
+    made = Queue()
+    await made.index.start()
+    yield made
+    made.database.refuses = False
+    made.database.goes_on.set()
+    await made.index.close()
+
+
+def row(run_id: str = "a", **facts: Any) -> IndexedRun:
+    """Return the row of a new run."""
+    return index.row_of(houses.start(run_id, **facts), RunState.PENDING, AT, name=run_id, owner="service")
+
+
+def place(receipt_id: str, offset: int = 0) -> ReceiptPlace:
+    """Return where a receipt lies."""
+    return ReceiptPlace(receipt_id=receipt_id, session_id="work", run_id="a", offset_bytes=offset)
+
+
+def ids(found: list[stores.RunSummary]) -> list[str]:
+    """Return the runs and their states."""
+    return [f"{run.run_id} {run.status}" for run in found]
+
+
+async def listed(queue: Queue) -> list[str]:
+    """Ask for all runs."""
+    return ids(await queue.index.list_runs(stores.RunQuery()))
+
+
+# -- together, and in order
+
+
+async def test_what_comes_within_a_moment_is_written_together(queue: Queue) -> None:
+    """A hundred runs that come, move and leave a receipt cost one transaction."""
+    for number in range(100):
+        await queue.index.put_run(row(f"r{number}"))
+        await queue.index.move_soon(Transition.take(f"r{number}", AT))
+        await queue.index.add_receipts([place(f"rcpt_{number}")])
+    before = list(queue.database.given)
+    await queue.index.settle()
+
+    assert before == []
+    assert queue.database.given == [(100, 0, 100)]
+    assert (await queue.database.count_by_status()) == {"running": 100}
+
+
+async def test_what_waits_is_written_without_being_asked_for(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other processes, too, see a row a moment after it came."""
+    monkeypatch.setattr(index_queue, "PAUSE_SECONDS", 0)
+    await queue.index.put_run(row())
+    await asyncio.wait_for(queue.database.written.wait(), 10)
+
+    assert queue.database.given == [(1, 0, 0)]
+
+
+async def test_every_question_is_answered_after_what_was_given(queue: Queue) -> None:
+    """Lists, counts, keys and receipts know what waits."""
+    await queue.index.put_run(row(idempotency_key="k", request_sha256="h"))
+    found = [await listed(queue), ids(await queue.index.list_unfinished()), sorted(await queue.index.run_ids())]
+    await queue.index.move_soon(Transition.take("a", AT))
+    counted = await queue.index.count_by_status()
+    await queue.index.add_receipts([place("rcpt_1")])
+    keyed, receipt = await queue.index.find_key("k"), await queue.index.find_receipt("rcpt_1")
+
+    assert found == [["a pending"], ["a pending"], ["a"]]
+    assert counted == {"running": 1}
+    assert await queue.index.find_busy("draft") == "a"
+    assert keyed is not None
+    assert keyed.summary.status == "running"
+    assert receipt == place("rcpt_1")
+
+
+async def test_a_move_that_must_be_exact_comes_after_those_that_wait(queue: Queue) -> None:
+    """A run that ended a moment ago can be resumed, and one that has not cannot."""
+    await queue.index.put_run(row())
+    refused = await queue.index.move(Transition.end("a", RunState.DONE, AT))
+    await queue.index.move_soon(Transition.take("a", AT))
+    await queue.index.move_soon(Transition.end("a", RunState.FAILED, AT))
+    resumed = await queue.index.move(Transition.queue("a", LATER))
+
+    assert (refused, resumed) == (False, True)
+    assert await listed(queue) == ["a pending"]
+
+
+async def test_a_row_is_known_while_it_is_written(queue: Queue) -> None:
+    """Whoever asks for a run in the midst of a transaction waits for it."""
+    queue.database.goes_on.clear()
+    await queue.index.put_run(row())
+    await queue.index.get_run("a")
+    settling = asyncio.create_task(queue.index.settle())
+    await asyncio.sleep(0)
+    await queue.index.move_soon(Transition.take("a", AT))
+    asking = asyncio.create_task(queue.index.get_run("a"))
+    await asyncio.sleep(0)
+    early = asking.done()
+    queue.database.goes_on.set()
+    await settling
+    found = await asking
+
+    assert not early
+    assert found is not None
+    assert found.summary.status == "running"
+
+
+async def test_a_new_row_is_read_once_without_the_database(queue: Queue) -> None:
+    """A run that has just come is known though its row was written meanwhile; what changed it since is known too."""
+    await queue.index.put_run(row("a"))
+    await queue.index.put_run(row("b"))
+    await queue.index.settle()
+    await queue.index.set_owner("b", "process")
+    found = await queue.index.get_run("a"), await queue.index.get_run("b")
+
+    assert [run.summary.owner for run in found if run] == ["service", "process"]
+
+
+async def test_a_receipt_that_comes_twice_lies_where_it_was_found_last(queue: Queue) -> None:
+    """A run that is opened again tells of the same receipts."""
+    await queue.index.add_receipts([place("rcpt_1", 0), place("rcpt_2", 10)])
+    await queue.index.add_receipts([place("rcpt_1", 20)])
+    await queue.index.settle()
+
+    assert queue.database.given == [(0, 0, 2)]
+    assert await queue.index.find_receipt("rcpt_1") == place("rcpt_1", 20)
+
+
+async def test_a_removed_run_does_not_come_back(queue: Queue) -> None:
+    """A row that waits, or is just being written, is not written after its removal."""
+    queue.database.goes_on.clear()
+    await queue.index.put_run(row("a"))
+    settling = asyncio.create_task(queue.index.settle())
+    await asyncio.sleep(0)
+    await queue.index.put_run(row("b"))
+    await queue.index.move_soon(Transition.take("a", AT))
+    removing = [asyncio.create_task(queue.index.remove_run(run_id)) for run_id in "ab"]
+    await asyncio.sleep(0)
+    queue.database.goes_on.set()
+    await asyncio.gather(settling, *removing)
+
+    assert await listed(queue) == []
+    assert await queue.index.get_run("a") is None
+
+
+async def test_whoever_waits_does_not_wait_for_what_comes_later(queue: Queue) -> None:
+    """A reader is answered after two transactions at most, however much comes in meanwhile."""
+    await queue.index.put_run(row("first"))
+
+    async def keep_coming() -> None:
+        for number in range(1000):
+            await queue.index.put_run(row(f"r{number}"))
+            await asyncio.sleep(0)
+
+    coming = asyncio.create_task(keep_coming())
+    await asyncio.sleep(0)
+    await queue.index.settle()
+    early = not coming.done()
+    await coming
+
+    assert early
+
+
+# -- failures
+
+
+async def test_rows_that_are_refused_wait_and_are_written_in_the_end(queue: Queue) -> None:
+    """While the index refuses, reads go on and know as much as they can; then everything is written, in its order."""
+    await queue.index.put_run(row("old"))
+    await queue.index.settle()
+    queue.database.refuses = True
+    await queue.index.put_run(row("new", idempotency_key="k", request_sha256="h"))
+    await queue.index.move_soon(Transition.take("old", AT))
+    await queue.index.add_receipts([place("rcpt_1")])
+    with pytest.raises(errors.StorageFault) as caught:
+        await queue.index.settle()
+    await queue.index.move_soon(Transition.end("old", RunState.DONE, LATER))
+    await queue.index.get_run("new")
+    seen = await queue.index.get_run("old"), await queue.index.find_key("k"), await queue.index.get_run("new")
+    shown = await listed(queue), await queue.index.find_receipt("rcpt_1")
+    tried = len(queue.database.given)
+    queue.database.refuses = False
+    await queue.index.settle()
+
+    assert caught.value.detail == {"file": "index"}
+    assert [(run.summary.run_id, run.summary.status) for run in seen if run] == [
+        ("old", "done"),
+        ("new", "pending"),
+        ("new", "pending"),
+    ]
+    assert shown == (["old pending"], place("rcpt_1"))
+    assert tried == 2
+    assert sorted(await listed(queue)) == ["new pending", "old done"]
+
+
+async def test_the_room_knows_whether_rows_can_be_written(queue: Queue) -> None:
+    """New runs are refused from the first refusal on, until what waits is written or nothing waits any more."""
+    queue.database.refuses = True
+    await queue.index.put_run(row())
+    with pytest.raises(errors.StorageFault):
+        await queue.index.settle()
+    refused = queue.room.rows_free
+    await queue.index.remove_run("a")
+    await queue.index.settle()
+
+    assert not refused
+    assert queue.room.rows_free
+
+
+async def test_rows_are_tried_again_without_being_asked_for(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refusal is repeated after a while."""
+    monkeypatch.setattr(index_queue, "_PAUSE_AFTER_FAILURE_SECONDS", 0)
+    queue.database.refuses = True
+    await queue.index.put_run(row())
+    with pytest.raises(errors.StorageFault):
+        await queue.index.settle()
+    queue.database.refuses = False
+    await asyncio.wait_for(queue.database.written.wait(), 10)
+
+    assert await queue.database.get_run("a") is not None
+
+
+async def test_a_reader_that_is_cut_off_loses_nothing(queue: Queue) -> None:
+    """What a cancelled reader was waiting for is written, or waits on."""
+    queue.database.goes_on.clear()
+    queue.database.refuses = True
+    await queue.index.put_run(row())
+    reading = asyncio.create_task(queue.index.list_runs(stores.RunQuery()))
+    await asyncio.sleep(0)
+    reading.cancel()
+    await asyncio.wait([reading])
+    queue.database.goes_on.set()
+    await queue.database.refused.wait()
+    queue.database.refuses = False
+    await queue.index.settle()
+
+    assert await listed(queue) == ["a pending"]
+
+
+async def test_an_abandoned_queue_writes_nothing_more(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a killed process had not written yet is not written after its death either."""
+    monkeypatch.setattr(index_queue, "PAUSE_SECONDS", 0)
+    await queue.index.put_run(row("a"))
+    queue.index.abandon()
+    await queue.index.put_run(row("b"))
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+    assert queue.database.given == []
+
+
+async def test_rows_that_cannot_be_written_at_the_end_are_left_behind(queue: Queue) -> None:
+    """Closing does not fail for them: the next start finds the runs in their folders."""
+    queue.database.refuses = True
+    await queue.index.put_run(row())
+    await queue.index.close()
+
+    assert await queue.database.run_ids() == set()
+
+
+# -- any story
+
+MOVES = ("take", "wait", "pause", "queue", "done", "failed")
+
+
+def move_of(name: str, run_id: str, at: str) -> Transition:
+    """Return a move by its name."""
+    match name:
+        case "take" | "wait" | "pause" | "queue":
+            made: Transition = getattr(Transition, name)(run_id, at)
+            return made
+    return Transition.end(run_id, RunState(name), at)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("put"), st.sampled_from("ab")),
+            st.tuples(st.sampled_from(MOVES), st.sampled_from("ab")),
+            st.tuples(st.sampled_from(("settle", "refuse", "allow", "remove")), st.sampled_from("ab")),
+        ),
+        max_size=25,
+    )
+)
+async def test_a_queue_ends_where_single_writes_would(story: list[tuple[str, str]]) -> None:
+    """Whatever is joined, waits or is refused for a while: in the end each row is as if every write were its own."""
+    queue, plain = Queue(), MemoryIndex()
+    for number, (what, run_id) in enumerate(story):
+        at = f"2026-02-10T15:00:{number:02}.000Z"
+        match what:
+            case "put":
+                await queue.index.put_run(row(run_id))
+                await plain.put_run(row(run_id))
+            case "settle":
+                try:
+                    await queue.index.settle()
+                except errors.StorageFault:
+                    assert queue.database.refuses
+            case "refuse" | "allow":
+                queue.database.refuses = what == "refuse"
+            case "remove":
+                await queue.index.remove_run(run_id)
+                await plain.remove_run(run_id)
+            case _:
+                transition = move_of(what, run_id, at)
+                unfinished = frozenset(state for state in transition.since if not state.finished)
+                transition = dataclasses.replace(transition, since=unfinished)
+                await queue.index.move_soon(transition)
+                await plain.move(transition)
+        seen, expected = await queue.index.get_run(run_id), await plain.get_run(run_id)
+
+        assert seen == expected
+    queue.database.refuses = False
+    await queue.index.settle()
+
+    assert await queue.database.list_runs(stores.RunQuery()) == await plain.list_runs(stores.RunQuery())
+    queue.index.abandon()
