@@ -194,15 +194,17 @@ class IndexQueue:
         """
         Return an unfinished run of a recipe.
         """
-        await self.settle()
-        return await self._inner.find_busy(recipe_id)
+        await self._settle_if_possible()
+        waiting = (row.summary for row in self._waiting.rows.values() if row.summary.recipe_id == recipe_id)
+        busy = (run.run_id for run in waiting if not _finished(run) and run.owner != "foreign")
+        return next(busy, None) or await self._inner.find_busy(recipe_id)
 
     async def run_ids(self) -> set[str]:
         """
         Return the ids of all rows.
         """
-        await self.settle()
-        return await self._inner.run_ids()
+        await self._settle_if_possible()
+        return set(self._waiting.rows) | await self._inner.run_ids()
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
         """
@@ -308,6 +310,10 @@ class IndexQueue:
             for move in moves:
                 _join(taken.moves.setdefault(run_id, []), move)
         taken.places |= later.places
+
+
+def _finished(run: stores.RunSummary) -> bool:
+    return states.RunState(run.status).finished
 
 
 def _moved(row: IndexedRun | None, moves: Iterable[runs.Transition]) -> IndexedRun | None:
