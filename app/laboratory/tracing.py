@@ -16,8 +16,8 @@ from pathlib import Path
 from app import errors
 
 CALLS = (
-    "write", "pwrite64", "writev", "pwritev", "fsync", "fdatasync", "ftruncate", "rename", "renameat", "renameat2",
-    "mkdir", "mkdirat", "unlink", "unlinkat", "rmdir", "link", "linkat",
+    "write", "pwrite64", "writev", "pwritev", "fsync", "fdatasync", "syncfs", "ftruncate", "rename", "renameat",
+    "renameat2", "mkdir", "mkdirat", "unlink", "unlinkat", "rmdir", "link", "linkat",
 )  # fmt: skip
 """System calls that change what lies on a disk, or make it durable."""
 
