@@ -17,6 +17,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from app import errors
 from app.engine import probes
 from app.storage import commit_records, layout
 from app.storage.committer import Commit, Done
@@ -142,7 +143,10 @@ class CommitLog:
             self._due = False
             self._others.begin(self._drop_full, _noted)
         for done, failure in outcomes:
-            done(failure)
+            try:
+                done(failure)
+            except (Exception, errors.Fault):  # noqa: BLE001 - told, and the trouble of one run alone
+                _log.exception("a commit could not be answered")
 
     # -- on the thread that commits
 
@@ -253,6 +257,8 @@ class CommitLog:
 
     def _drop_full(self) -> None:
         with self._dropping:
+            if self._distrusted:
+                self._keep()
             with self._guard:
                 full = [segment for segment in self._full if not segment.kept]
             if not full:
@@ -277,7 +283,7 @@ class CommitLog:
         # is up, and though the next sync succeeds. Only a file that is synced by itself is told of its own failure.
         self._distrusted = True
         with self._guard:
-            segments = self._segments()
+            segments = [segment for segment in self._segments() if not segment.kept]
         for segment in segments:
             segment.kept = True
             with self._naming, contextlib.suppress(OSError):

@@ -54,6 +54,23 @@ def test_what_comes_in_while_a_sync_is_under_way_shares_the_next() -> None:
     assert told(writing) == {"1.log": [f"line {number}" for number in range(100)]}
 
 
+def test_a_run_that_cannot_take_its_answer_is_in_nobodys_way(caplog: pytest.LogCaptureFixture) -> None:
+    """Where one answer fails, the others of the batch are given all the same, and it is told."""
+    writing = Writing()
+    writing.commit("first")
+
+    def fail(_: BaseException | None) -> None:
+        raise RuntimeError("no")
+
+    writing.begin("before")
+    writing.log._waiting[0] = (writing.log._waiting[0][0], fail)
+    writing.begin("behind", "b")
+    writing.workers.finish()
+
+    assert "behind" in writing.answers
+    assert "a commit could not be answered" in caplog.text
+
+
 def test_what_is_too_large_to_be_written_twice_is_synced_by_itself() -> None:
     """A commit without content syncs its own file and its names, and leaves nothing in the log."""
     writing = Writing()
