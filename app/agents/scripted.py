@@ -53,7 +53,7 @@ class ScriptedBackend:
             )
         await self._clock.sleep(entry.delay_seconds)
         if entry.hang:
-            await asyncio.Event().wait()
+            await asyncio.get_running_loop().create_future()
         return _in_conversation(entry.reply, prompt)
 
     async def close(self) -> None:

@@ -44,8 +44,8 @@ class Inventory:
         query = stores.RunQuery(status=states.RunState.RUNNING, limit=_MOST_RUNS)
         speaking: dict[str, tuple[str, str]] = {}
         for row in await self._store.list_runs(query):
-            view = self._engine.view(row.run_id)
-            for step in view.open if view else ():
+            shown = self._engine.view(row.run_id) or self._engine.standing(row.run_id)
+            for step in shown.open if shown else ():
                 agent_id = step.facts.get("agent_id")
                 if isinstance(agent_id, str):
                     speaking.setdefault(agent_id, (row.run_id, step.key))

@@ -120,7 +120,7 @@ class Reader:
         live, standing = await self._live(run_id), self._engine.standing(run_id)
         if live is not None:
             return live
-        return view if standing is None else dataclasses.replace(view, status=standing.status, reason=standing.reason)
+        return view if standing is None else _standing(view, standing)
 
     async def start(self, run_id: str) -> runs.RunStart:
         """
@@ -255,6 +255,16 @@ def check_run_id(run_id: str) -> None:
     """
     if not re.fullmatch(runs.RUN_ID_PATTERN, run_id):
         raise errors.NotFound(f"there is no run {run_id!r:.80}", code="run_not_found")
+
+
+def _standing(view: views.RunView, standing: pool_port.Standing) -> views.RunView:
+    return dataclasses.replace(
+        view,
+        status=standing.status,
+        reason=standing.reason,
+        open=standing.open,
+        updated_at=standing.updated_at or view.updated_at,
+    )
 
 
 def _is_ours(view: views.RunView) -> bool:

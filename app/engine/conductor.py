@@ -19,6 +19,7 @@ from app.engine.records import BlobRef, Place, Record
 
 _KEY = re.compile(r"[^\x00-\x1f\x7f]{1,300}")
 _NONE: frozenset[str] = frozenset()
+_NO_BODY: Mapping[str, plain.Json] = {}
 
 Running = Coroutine[Any, Any, Any]
 
@@ -50,6 +51,12 @@ class Ask(_Request):
     """Path of the branch that asks."""
     asker: _Branch | None = None
     """The branch itself."""
+
+    def forget_body(self) -> None:
+        """
+        Keep no more than tells whether another request asks for the same.
+        """
+        self.body, self.encoded = _NO_BODY, b""
 
     def __post_init__(self) -> None:
         self.body = operations.body(self.operation)
@@ -253,7 +260,7 @@ class Conductor:
     def _drop(self, branch: _Branch) -> None:
         branch.over = True
         for key in [key for key, ask in self.asks.items() if ask.asker is branch]:
-            del self.asks[key]
+            self.asks.pop(key).asker = None
         self.reads = [read for read in self.reads if read.branch is not branch]
         for child in branch.join.children.values() if branch.join else ():
             if not child.over:

@@ -4,14 +4,14 @@ The engine port: what use cases ask of whatever executes runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from app.engine import plain
 from app.engine.operations import Gate
 from app.engine.states import RunState
-from app.engine.views import RunView
+from app.engine.views import OpenStep, RunView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,15 +47,19 @@ class Resume:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
     """
-    How a run stands in the queue while it is not loaded.
+    How a run stands that is not loaded: in the queue, or asleep while its open steps only wait.
     """
 
     status: RunState
-    """`pending`; or `running` while it has a slot and is being read."""
+    """`pending`; `running` while it has a slot and is being read; of one asleep, where it stood then."""
     reason: str | None = None
     """Why others are let past it: `workspace_busy`, `recovering`."""
     holder: str | None = None
     """Run that holds its workspace."""
+    open: Sequence[OpenStep] = ()
+    """Open steps of a run that is asleep."""
+    updated_at: str | None = None
+    """When a run that is asleep last changed; None: its folder tells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +145,7 @@ class RunEngine(Protocol):
 
     def standing(self, run_id: str) -> Standing | None:
         """
-        Tell how a run stands in the queue; None for one that is loaded, or not in it.
+        Tell how a run stands that is queued or asleep; None for one that is loaded, or that the engine does not have.
         """
 
     async def changed(self, run_id: str, since: int) -> int:

@@ -48,6 +48,12 @@ class Portrait:
         self.durability: Durability | None = None
         """Guard of the writes; a fault there shows the run as parked."""
 
+    def wake(self, status: RunState, updated_at: str, works: dict[str, Work]) -> None:
+        """
+        Show the run as it was shown when it fell asleep.
+        """
+        self.status, self._updated_at, self.works = status, updated_at, works
+
     def view(self) -> views.RunView:
         """
         Return the run as it stands; it shares what goes on growing, so it is to be read at once.
@@ -61,11 +67,11 @@ class Portrait:
             records=self.records,
             dead=self._log.loaded.decisions.dead,
             counted=self._counted,
-            open=[_open_step(work) for work in self.works.values() if work.started_at is not None],
+            open=[open_step(work) for work in self.works.values() if work.started_at is not None],
             usage=self._usage,
             error=fault.to_json() if fault else self._error,
             ending=self._ending,
-            updated_at=self._completed_at or self._moved_at(),
+            updated_at=self._completed_at or self.moved_at(),
             completed_at=self._completed_at,
         )
 
@@ -125,14 +131,17 @@ class Portrait:
         """
         return clock.stamp(self._clock.now())
 
-    def _counts(self, record: Record) -> bool:
-        # Lines are declared dead only while no runner has the run.
-        return record.final and record.position not in self._log.loaded.decisions.dead
-
-    def _moved_at(self) -> str:
+    def moved_at(self) -> str:
+        """
+        Return when the run last changed.
+        """
         if not isinstance(self._updated_at, str):
             self._updated_at = clock.stamp(self._updated_at)
         return self._updated_at
+
+    def _counts(self, record: Record) -> bool:
+        # Lines are declared dead only while no runner has the run.
+        return record.final and record.position not in self._log.loaded.decisions.dead
 
     def _why(self) -> str | None:
         if self.status is RunState.RUNNING:
@@ -145,7 +154,10 @@ class Portrait:
         return files | self._context.files(view.living)
 
 
-def _open_step(work: Work) -> views.OpenStep:
+def open_step(work: Work) -> views.OpenStep:
+    """
+    Return an open step as views show it.
+    """
     return views.OpenStep(
         key=work.ask.key,
         attempt=work.attempt,

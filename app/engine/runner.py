@@ -21,6 +21,7 @@ from app.engine.portrait import Portrait
 from app.engine.records import Record
 from app.engine.runs import Transition
 from app.engine.signals import Signal
+from app.engine.sleeping import Asleep
 from app.engine.states import RunState
 from app.engine.stepping import Equipment, Parked, Stepper, Work
 from app.engine.stores import RunLog
@@ -45,6 +46,7 @@ class Runner:
         equipment: Equipment,
         slots: ports.Slots,
         changed: Callable[[], None],
+        asleep: Asleep | None = None,
     ) -> None:
         start = log.loaded.start
         self._run_id, self._run_log, self._slots, self._reach = start.run_id, log, slots, equipment.probes.reach
@@ -53,7 +55,9 @@ class Runner:
         self._portrait = Portrait(log, self._context, equipment.clock, changed)
         self._durability = Durability(log, equipment.clock, self._storage_changed)
         self._portrait.durability = self._durability
-        self._stepper = Stepper(log, equipment, self._durability, slots.enter, self._portrait.tell, self._land)
+        self._stepper = asleep.stepper if asleep else Stepper(start, equipment)
+        if asleep is not None:
+            self._portrait.wake(asleep.status, asleep.updated_at, asleep.works)
         self._settlement = settlement.Settlement(log, self._portrait, self._durability, equipment)
         self._works = self._portrait.works
         self._retried = _retried(log.loaded.records)
@@ -63,6 +67,8 @@ class Runner:
         self._wake = Signal()
         self._halt: _Halt | None = None
         self._parked: Parked | None = None
+        self._wakes, self._sleeps, self._waits = asleep is not None, False, False
+        self._turns = 0
         self._cancelled = log.loaded.decisions.cancel_requested_at is not None
 
     async def run(self) -> RunState:
@@ -84,14 +90,16 @@ class Runner:
             _log.exception("the engine failed", extra={"run_id": self._run_id})
             return await self._give_up(errors.Fault(f"{type(error).__name__}: {error}", code="internal_error"))
         finally:
-            await self._drop_works()
+            if not self._sleeps:
+                await self._drop_works()
             self._conductor.close()
 
     async def _go(self) -> RunState:
         await self._replay()
-        if self._at_rest():
+        if self._at_rest() and not self._works:
             return await self._settlement.rest_again()
         await self._take()
+        self._move_in()
         while self._goes_on():
             self._drive()
             await self._perform()
@@ -126,6 +134,41 @@ class Runner:
         self._durability.abandon()
         self._wake.give()
 
+    @property
+    def turns(self) -> int:
+        """
+        Return how often the run has moved since it was loaded; while that stays the same, nothing has happened.
+        """
+        return self._turns
+
+    def may_sleep(self) -> bool:
+        """
+        Tell whether every open step is with its performer, and nothing else is under way or asked for.
+        """
+        asked_to = self._halt or self._cancelled or self._sleeps or self._run_log.loaded.decisions.paused
+        under_way = self._landed or self._failures or self._closing or self._durability.fault
+        if asked_to or under_way or not self._waits or not self._stepper.home.is_quiet:
+            return False
+        away = all(work.away for work in self._works.values())
+        return away and bool(self._works) and not self._run_log.owes_move
+
+    def sleep(self, call: Callable[[str], None]) -> Asleep:
+        """
+        Let go of a run that may sleep; `run` returns, and another runner goes on with what is returned.
+
+        Args:
+            call: Told the run's id when one of its steps needs it.
+        """
+        self._sleeps = True
+        works, self._works = self._works, {}
+        for work in works.values():
+            work.ask.forget_body()
+        self._stepper.home.move_out(call)
+        self._stepper.know(())
+        self._wake.give()
+        status, updated_at = self._portrait.status, self._portrait.moved_at()
+        return Asleep(stepper=self._stepper, works=works, status=status, updated_at=updated_at)
+
     def view(self) -> views.RunView:
         """
         Return the run as it stands; it shares what goes on growing, so it is to be read at once.
@@ -146,7 +189,7 @@ class Runner:
         return decisions.ended is not None or (decisions.paused is not None and not self._cancelled)
 
     async def _take(self) -> None:
-        if self._cancelled:
+        if self._cancelled or self._wakes:
             return
         self._reach("run.before_taken")
         await self._durability.commit(lambda: self._run_log.decide(DecisionKind.TAKEN, {}))
@@ -171,10 +214,30 @@ class Runner:
             if key not in recorded | self._conductor.asks.keys() and not self._conductor.was_cancelled(tries[-1].branch)
         ]
 
+    def _move_in(self) -> None:
+        for key, work in list(self._works.items()):
+            asked = self._conductor.asks.get(key)
+            if asked is not None and asked.fingerprint == work.ask.fingerprint:
+                work.ask = asked
+            else:
+                work.committing = False
+                self._cut(key)
+        self._stepper.know(self._portrait.records)
+        self._stepper.home.move_in(
+            self._run_log,
+            self._durability,
+            self._slots.enter,
+            self._portrait.tell,
+            self._land,
+            self._work_over,
+        )
+        if self._at_rest():
+            self._halt_at_boundary("pause")
+
     # -- drive
 
     def _goes_on(self) -> bool:
-        if self._conductor.finished or self._cancelled:
+        if self._conductor.finished or self._cancelled or self._sleeps:
             return False
         return self._halt is None or bool(self._works)
 
@@ -193,7 +256,7 @@ class Runner:
         history = [record for record in self._retried.get(ask.key, ()) if record.position not in dead]
         work = self._works[ask.key] = Work(ask=ask, history=history)
         work.task = asyncio.create_task(self._stepper.carry_out(work), name=f"{self._run_id}:{ask.key}")
-        work.task.add_done_callback(self._work_over)
+        work.task.add_done_callback(self._stepper.home.note_over)
 
     def _work_over(self, task: asyncio.Task[None]) -> None:
         if task in self._closing:
@@ -207,8 +270,10 @@ class Runner:
 
     async def _perform(self) -> None:
         await self._show_waiting()
+        self._waits = True
         await self._wake.given()
         self._wake.take_back()
+        self._waits, self._turns = False, self._turns + 1
 
     async def _show_waiting(self) -> None:
         gates = [key for key, work in self._works.items() if isinstance(work.ask.operation, Gate)]
@@ -253,6 +318,8 @@ class Runner:
     # -- settle
 
     async def _settle(self) -> RunState:
+        if self._sleeps:
+            return self._portrait.status
         await self._drop_works()
         await self._record_late()
         if self._cancelled:
@@ -275,11 +342,14 @@ class Runner:
         return await self._settlement.park(fault)
 
     async def _drop_works(self) -> None:
+        if not self._stepper.home.is_inhabited:
+            self._stepper.home.desert()
         self._cut_all()
         while self._closing:
             await asyncio.gather(*self._closing, return_exceptions=True)
-            # Since Python 3.12 a gather of ended tasks does not let the loop run, and it is the loop that removes them.
+            # Since Python 3.12 a gather of ended tasks does not let the loop run, and the loop tells of them.
             await asyncio.sleep(0)
+            self._closing = [task for task in self._closing if not task.done()]
 
     def _halt_at_boundary(self, halt: _Halt) -> None:
         self._halt = self._halt or halt

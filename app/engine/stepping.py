@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -15,12 +15,12 @@ from app import clock, errors
 from app.engine import journal_lines, operations, plain, ports, probes, verdicts
 from app.engine.conductor import Ask
 from app.engine.decisions import DecisionKind
-from app.engine.durability import Durability
 from app.engine.events import EventType
+from app.engine.homes import Home
 from app.engine.journal_lines import Content, Try
 from app.engine.records import BLOB_BYTES, BlobRef, Record, Result
+from app.engine.runs import RunStart
 from app.engine.states import StepState
-from app.engine.stores import RunLog
 
 _log = logging.getLogger(__name__)
 
@@ -70,6 +70,8 @@ class Work:
     """The same, in seconds of a clock that never runs backwards."""
     performing: bool = False
     """Whether something is under way that an interruption would cut off."""
+    away: bool = False
+    """Whether it is with its performer, and needs nothing of its run before it comes back."""
     committing: bool = False
     """Whether its record is being written, which goes on when the step is interrupted."""
     cut: bool = False
@@ -90,24 +92,19 @@ class Stepper:
     Carry out the steps of one run.
     """
 
-    def __init__(
-        self,
-        log: RunLog,
-        equipment: Equipment,
-        durability: Durability,
-        enter: Callable[[], Awaitable[None]],
-        began: Callable[[], None],
-        landed: Callable[[Record], None],
-    ) -> None:
-        self._log = log
-        self._start = log.loaded.start
+    def __init__(self, start: RunStart, equipment: Equipment) -> None:
+        self._start = start
         self._equipment = equipment
-        self._durability = durability
-        self._enter = enter
-        self._began = began
-        self._landed = landed
         self._recorded: dict[str, tuple[int, ...]] = {}
-        for record in log.loaded.records:
+        self.home = Home(start.run_id)
+        """What it writes with."""
+
+    def know(self, records: Iterable[Record]) -> None:
+        """
+        Take in the tries that left a line, instead of those known before.
+        """
+        self._recorded = {}
+        for record in records:
             self._note_recorded(record.key, record.attempt)
 
     async def carry_out(self, work: Work) -> None:
@@ -129,7 +126,7 @@ class Stepper:
             result = None
 
     def _rescue(self, work: Work) -> Result | None:
-        key, decisions = work.ask.key, self._log.loaded.decisions
+        key, decisions = work.ask.key, self.home.log.loaded.decisions
         tries = decisions.tries.get(key, [])
         match verdicts.rescue(work.ask.operation, tries, self._recorded.get(key, ())):
             case verdicts.Rescue.CRASH_LOOP:
@@ -145,7 +142,7 @@ class Stepper:
             due = clock.instant(work.history[-1].retry_at)
             await self._equipment.clock.sleep((due - self._equipment.clock.now()).total_seconds())
         if not work.idle:
-            await self._enter()
+            await self.home.enter()
 
     async def _begin(self, work: Work) -> None:
         self._reach("step.before_started")
@@ -154,10 +151,10 @@ class Stepper:
         if not self._goes_on_waiting(work):
             await self._note_start(work)
         self._reach("step.after_started")
-        self._began()
+        self.home.began()
 
     def _goes_on_waiting(self, work: Work) -> bool:
-        key, decisions = work.ask.key, self._log.loaded.decisions
+        key, decisions = work.ask.key, self.home.log.loaded.decisions
         highest = decisions.highest_attempt.get(key, 0)
         if not work.idle or highest == 0 or highest in self._recorded.get(key, ()):
             return False
@@ -165,7 +162,7 @@ class Stepper:
         return _due_seconds(work.ask.operation) is None or key in decisions.due
 
     async def _note_start(self, work: Work) -> None:
-        ask, decisions = work.ask, self._log.loaded.decisions
+        ask, decisions = work.ask, self.home.log.loaded.decisions
         work.attempt = max(decisions.highest_attempt.get(ask.key, 0), *self._recorded.get(ask.key, ()), 0) + 1
         facts: dict[str, plain.Json] = {"key": ask.key, "attempt": work.attempt, "operation": ask.fingerprint}
         if ask.branch:
@@ -174,15 +171,16 @@ class Stepper:
         if wait is not None:
             facts["due_at"] = clock.stamp(self._equipment.clock.now() + timedelta(seconds=wait))
         sync = ask.operation.outside or wait is not None or ask.operation.on_interrupted != "rerun"
-        await self._durability.commit(lambda: self._log.decide(DecisionKind.STARTED, facts, sync=sync))
+        await self.home.durability.commit(lambda: self.home.log.decide(DecisionKind.STARTED, facts, sync=sync))
         told = {"step_id": ask.place.step_id, "phase": ask.place.phase, "attempt": work.attempt}
-        self._log.add_event(EventType.STEP_STARTED, ask.key, told)
+        self.home.log.add_event(EventType.STEP_STARTED, ask.key, told)
 
     async def _perform(self, work: Work) -> Result:
         performer = self._equipment.performers.get(work.ask.operation.kind)
         if performer is None:
             return verdicts.failed("no_performer", f"nothing here performs {work.ask.operation.kind!r}")
         self._reach("step.performing")
+        work.away = True
         try:
             return self._masked(verdicts.sound(await performer.perform(self._call(work))))
         except (errors.StepError, errors.InputRefused) as error:
@@ -191,6 +189,7 @@ class Stepper:
             _log.exception("performing failed", extra={"run_id": self._start.run_id, "key": work.ask.key})
             return self._masked(verdicts.failed("internal_error", f"{type(error).__name__}: {error}"))
         finally:
+            work.away = False
             self._reach("step.performed")
 
     def _call(self, work: Work) -> ports.Call:
@@ -200,18 +199,24 @@ class Stepper:
             attempt=work.attempt,
             operation=work.ask.operation,
             place=work.ask.place,
-            due_at=self._log.loaded.decisions.due.get(work.ask.key),
-            read_blob=self._log.get_blob,
+            due_at=self.home.log.loaded.decisions.due.get(work.ask.key),
+            read_blob=self._read_blob,
             write_log=self._write_log,
         )
 
     async def _write_log(self, name: str, text: str) -> None:
         # A reply that was paid for must not be lost because its log cannot be written now.
-        await self._durability.commit(lambda: self._log.write_log(name, self._equipment.masker.mask(text)))
+        async with self.home.visit() as log:
+            await self.home.durability.commit(lambda: log.write_log(name, self._equipment.masker.mask(text)))
+
+    async def _read_blob(self, blob: BlobRef) -> plain.Json:
+        async with self.home.visit() as log:
+            return await log.get_blob(blob)
 
     async def _record(self, work: Work, result: Result) -> Record:
         work.committing = True
         try:
+            await self.home.reach()
             return await self._commit(work, result)
         finally:
             work.committing = work.performing = False
@@ -221,13 +226,13 @@ class Stepper:
         blob = await self._keep(done.content) if len(done.content.encoded) > BLOB_BYTES else None
         line = journal_lines.line(self._start.run_id, ask, done, blob=blob, operation=await self._operation(ask))
         self._reach("step.before_append")
-        record = await self._durability.commit(lambda: self._log.append_step(line))
+        record = await self.home.durability.commit(lambda: self.home.log.append_step(line))
         self._reach("step.after_append")
         self._note_recorded(ask.key, work.attempt)
         work.history.append(record)
         await self._prove(record)
         self._tell(record)
-        self._landed(record)
+        self.home.landed(record)
         return record
 
     def _try(self, work: Work, result: Result) -> Try:
@@ -244,7 +249,7 @@ class Stepper:
         )
 
     async def _keep(self, content: Content) -> BlobRef:
-        return await self._durability.commit(lambda: self._log.put_blob(content.encoded, text=content.text))
+        return await self.home.durability.commit(lambda: self.home.log.put_blob(content.encoded, text=content.text))
 
     async def _operation(self, ask: Ask) -> dict[str, plain.Json]:
         masked = self._equipment.masker.mask(ask.body)
@@ -259,7 +264,7 @@ class Stepper:
     async def _prove(self, record: Record) -> None:
         if record.receipt_id is not None:
             self._reach("step.before_receipt")
-            await self._durability.commit(lambda: self._log.add_receipt(record))
+            await self.home.durability.commit(lambda: self.home.log.add_receipt(record))
             self._reach("step.after_receipt")
 
     def _tell(self, record: Record) -> None:
@@ -267,12 +272,12 @@ class Stepper:
         told |= {"duration_ms": record.line["duration_ms"], "attempt": record.attempt}
         if not record.final:
             told |= {"error": record.line["error"], "retry_at": record.retry_at}
-            self._log.add_event(EventType.STEP_RETRYING, record.key, told)
+            self.home.log.add_event(EventType.STEP_RETRYING, record.key, told)
         elif record.status is StepState.FAILED:
-            self._log.add_event(EventType.STEP_FAILED, record.key, told | {"error": record.line["error"]})
+            self.home.log.add_event(EventType.STEP_FAILED, record.key, told | {"error": record.line["error"]})
         else:
             told |= {"status": record.status.value, "preview": record.summary}
-            self._log.add_event(EventType.STEP_FINISHED, record.key, told)
+            self.home.log.add_event(EventType.STEP_FINISHED, record.key, told)
 
     def _masked(self, result: Result) -> Result:
         mask = self._equipment.masker.mask

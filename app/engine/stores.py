@@ -128,6 +128,11 @@ class RunLog(Protocol):
         Write everything out and let go of the files.
         """
 
+    async def set_aside(self) -> None:
+        """
+        Close a run that this process has taken and goes on with: opened again, it is as if it had stayed open.
+        """
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Created:

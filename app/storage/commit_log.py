@@ -14,6 +14,7 @@ import errno
 import logging
 import threading
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -32,6 +33,8 @@ _MOST_JOBS = 2
 _log = logging.getLogger(__name__)
 
 _Outcomes: TypeAlias = list[tuple[Done, BaseException | None]]
+_Mentions: TypeAlias = dict[str, frozenset[str]]
+_NONE: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True, eq=False)
@@ -40,7 +43,7 @@ class _Segment:
     file: AppendFile
     size: int
     runs: set[str] = field(default_factory=set)
-    paths: set[str] = field(default_factory=set)
+    mentions: _Mentions = field(default_factory=dict)
     torn: bool = False
     kept: bool = False
 
@@ -62,7 +65,9 @@ class CommitLog:
         self._writing, self._dropping, self._naming = threading.Lock(), threading.Lock(), threading.Lock()
         self._number = max((commit_records.number(name) for name in disk.names(layout.COMMITS)), default=0)
         self._segment: _Segment | None = None
-        self._mentioned: set[str] = set()
+        self._mentioned: _Mentions = {}
+        # The files of most runs have the same names, and there may be thousands of runs.
+        self._groups: dict[frozenset[str], frozenset[str]] = {}
         self._full: list[_Segment] = []
         self._due = self._closed = self._distrusted = False
 
@@ -83,7 +88,7 @@ class CommitLog:
         Note files to be synced before the present segment is dropped.
         """
         with self._guard:
-            self._mentioned.update(paths)
+            self._note(paths)
 
     def holds(self, run_id: str) -> bool:
         """
@@ -190,7 +195,7 @@ class CommitLog:
         content = b"".join(map(commit_records.encoded, commits))
         with self._guard:
             segment.runs.update(commit.run_id for commit in commits)
-            self._mentioned.update(commit.path for commit in commits)
+            self._note(commit.path for commit in commits)
         self._reach("storage.commit.before_write")
         segment.file.write(content)
         self._reach("storage.commit.before_sync")
@@ -241,12 +246,20 @@ class CommitLog:
             self._segment = _Segment(path, self._disk.append_to(path), len(head))
         return self._segment
 
+    def _note(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            folder, _, name = path.rpartition("/")
+            names = self._mentioned.get(folder, _NONE)
+            if name not in names:
+                names = names | {name}
+                self._mentioned[folder] = self._groups.setdefault(names, names)
+
     def _turn_over(self) -> None:
         with self._guard:
             if self._segment is None:
                 return
             self._segment.file.close()
-            self._segment.paths, self._mentioned = self._mentioned, set()
+            self._segment.mentions, self._mentioned = self._mentioned, {}
             self._full.append(self._segment)
             self._segment, self._due = None, True
 
@@ -292,8 +305,8 @@ class CommitLog:
 
 
 def _names(segments: list[_Segment]) -> list[str]:
-    paths = set().union(*(segment.paths for segment in segments))
-    folders = {path.rpartition("/")[0] for path in paths}
+    folders = {folder for segment in segments for folder in segment.mentions}
+    paths = {f"{folder}/{name}" for segment in segments for folder, names in segment.mentions.items() for name in names}
     parents = {folder.rpartition("/")[0] for folder in folders}
     return [*sorted(paths), *sorted(folders), *sorted(parents)]
 

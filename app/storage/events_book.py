@@ -77,6 +77,13 @@ class EventsBook:
         """
         self._floor, self._fresh = taken * BLOCK, True
 
+    def go_on(self, taken: int, last: int) -> None:
+        """
+        Number on in the block that this process has opened, behind the last number that it gave.
+        """
+        self.open_block(taken)
+        self._last = max(self._last, last)
+
     def add(
         self, at: str, type: events.EventType, key: str | None, data: Mapping[str, plain.Json] | None
     ) -> events.Event:

@@ -15,6 +15,7 @@ from app import clock, errors
 from app.engine import decisions, events, plain, records, runs, states
 from app.storage import blobs, disk, layout
 from app.storage.authority import Authority
+from app.storage.bookmarks import Bookmark, Released
 from app.storage.disk import Lock
 from app.storage.events_book import EventsBook, Written
 from app.storage.journal import Journal, Placed
@@ -24,6 +25,7 @@ from app.storage.projections import Projections
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
 
 _CONTESTED = frozenset(
     {decisions.DecisionKind.CANCEL_REQUESTED, decisions.DecisionKind.ENDED, decisions.DecisionKind.RESUMED}
@@ -52,7 +54,7 @@ class FolderLog:
     `stores.RunLog` over a run's folder, whatever disk it lies on.
     """
 
-    def __init__(self, opened: Opened, means: Means, data_directory_id: str, released: Callable[[str], None]) -> None:
+    def __init__(self, opened: Opened, means: Means, data_directory_id: str, released: Released) -> None:
         authority = opened.authority
         self.run_id = authority.run_id
         """Name of the folder."""
@@ -69,7 +71,7 @@ class FolderLog:
         self._healing: asyncio.Lock | None = None
         self._ending = False
         self._owed: runs.Transition | None = None
-        self._closed = False
+        self._closed = self._aside = False
 
     async def append_step(self, line: Mapping[str, plain.Json]) -> records.Record:
         """
@@ -240,7 +242,14 @@ class FolderLog:
         finally:
             self._projections.close()
             self._lock.release()
-            self._released(self.run_id)
+            self._released(self.run_id, self._bookmark() if self._aside else None)
+
+    async def set_aside(self) -> None:
+        """
+        Close, so that this process may go on later where it stopped.
+        """
+        self._aside = True
+        await self.close()
 
     def abandon(self) -> None:
         """
@@ -263,6 +272,12 @@ class FolderLog:
         Tell whether a receipt of this run is known, perhaps not written yet.
         """
         return self._projections.holds_receipt(receipt_id)
+
+    def go_on(self, bookmark: Bookmark) -> None:
+        """
+        Number events as if the folder had never been set aside.
+        """
+        self._book.go_on(self.loaded.decisions.taken, bookmark.event)
 
     # -- decisions
 
@@ -331,6 +346,12 @@ class FolderLog:
             await self._means.committer.mend()
         except OSError as error:
             raise self._means.room.failed(layout.COMMITS, error) from error
+
+    def _bookmark(self) -> Bookmark | None:
+        # Events that could not be written are made anew, with other numbers.
+        if self._book.unwritten:
+            return None
+        return Bookmark(steps=self._steps.count, control=self._control.count, event=self._book.last)
 
     async def _pay(self) -> None:
         if self._owed is not None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from app import errors
-from app.engine import plain
+from app.engine import plain, signals
 from app.storage import chain, disk, layout
 from app.storage.committer import Commit
 from app.storage.disk import AppendFile
@@ -57,8 +57,8 @@ class Journal:
         self._waiting: list[_Entry] = []
         self._under_way: list[_Entry] = []
         self._called = False
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._idle = signals.Signal()
+        self._idle.give()
         self._adopt(reading)
         self.fault: errors.StorageFault | None = None
         """Why nothing can be appended until it is healed."""
@@ -78,7 +78,7 @@ class Journal:
                 self._accept([entry], sealed)
         else:
             self._waiting.append(entry)
-            self._idle.clear()
+            self._idle.take_back()
             self._call()
         return waiter
 
@@ -86,7 +86,7 @@ class Journal:
         """
         Wait until nothing is under way.
         """
-        await self._idle.wait()
+        await self._idle.given()
 
     async def heal(self) -> None:
         """
@@ -165,7 +165,7 @@ class Journal:
         if self._waiting:
             self._launch()
         else:
-            self._idle.set()
+            self._idle.give()
 
     def _write(self, entries: list[_Entry]) -> list[chain.Sealed] | None:
         # Into the kernel's memory only: cheaper than a hop to a thread.
@@ -220,7 +220,7 @@ class Journal:
         cause = error if isinstance(error, OSError) else OSError(errno.EIO, str(error))
         self.fault = self._means.room.failed(self._path, cause)
         failed, self._waiting = [*entries, *self._waiting], []
-        self._idle.set()
+        self._idle.give()
         for entry in failed:
             if not entry.waiter.done():
                 _refuse(entry.waiter, _again(self.fault) if isinstance(error, OSError) else error)

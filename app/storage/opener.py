@@ -15,6 +15,7 @@ from typing import TypeAlias
 from app import clock, errors
 from app.engine import events, plain, runs, states, stores, views
 from app.storage import adoption, authority, census, chain, damage, disk, layout, opening
+from app.storage.bookmarks import Bookmark
 from app.storage.disk import Lock
 from app.storage.events_book import BLOCK, EventsBook
 from app.storage.folder_log import FolderLog
@@ -38,6 +39,7 @@ class Opener:
         self.logs: dict[str, FolderLog] = {}
         """Runs open in this store."""
         self._closings: set[asyncio.Future[None]] = set()
+        self._bookmarks: dict[str, Bookmark] = {}
         self.nursery = Nursery()
         """New runs, which need not be read."""
 
@@ -80,7 +82,8 @@ class Opener:
 
     async def _open(self, run_id: str) -> FolderLog:
         try:
-            lock, found = await self._means.workers.run(lambda: self._enter(run_id))
+            bookmark = self._bookmarks.get(run_id)
+            lock, found = await self._means.workers.run(lambda: self._enter(run_id, bookmark))
             return await self._begin(run_id, lock, found)
         except errors.JournalCorrupt as error:
             await self._declare_failed(run_id, error)
@@ -95,6 +98,9 @@ class Opener:
                 adopted = await self._adopt_folder(run_id)
                 found = await self._means.workers.run(lambda: opening.prepare(self._means, run_id, lock))
             log = self.logs[run_id] = FolderLog(found.opened, self._means, self._identity, self._forget)
+            self._bookmarks.pop(run_id, None)
+            if found.bookmark is not None:
+                log.go_on(found.bookmark)
             await self._complete(log, found, adopted)
         except BaseException:
             self._forget(run_id)
@@ -112,8 +118,10 @@ class Opener:
             await log.add_receipt(record)
         await self._means.index.add_receipts(found.places)
 
-    def _forget(self, run_id: str) -> None:
+    def _forget(self, run_id: str, bookmark: Bookmark | None = None) -> None:
         self.logs.pop(run_id, None)
+        if bookmark is not None:
+            self._bookmarks[run_id] = bookmark
 
     def _let_go(self, task: asyncio.Future[FolderLog]) -> None:
         if not task.cancelled() and task.exception() is None:
@@ -121,11 +129,13 @@ class Opener:
             self._closings.add(closing)
             closing.add_done_callback(self._closings.discard)
 
-    def _enter(self, run_id: str) -> tuple[Lock, Opening | None]:
+    def _enter(self, run_id: str, bookmark: Bookmark | None) -> tuple[Lock, Opening | None]:
         # In one job, since a hop costs as much as the opening of a short run.
         lock = opening.take(self._means.disk, run_id)
         try:
             if self._means.disk.has_file(f"{layout.run_folder(run_id)}/{layout.START}"):
+                if bookmark is not None:
+                    return lock, opening.reopen(self._means, run_id, lock, bookmark)
                 return lock, opening.prepare(self._means, run_id, lock)
         except BaseException:
             lock.release()

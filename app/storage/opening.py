@@ -5,6 +5,7 @@ Opening: what is read and repaired before a run's folder is written on.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from app import errors
 from app.engine import decisions, events, plain, records, states
 from app.storage import authority, disk, events_book, layout, receipts
 from app.storage.authority import Authority
+from app.storage.bookmarks import Bookmark
 from app.storage.chain import Reading, Verdict
 from app.storage.disk import Disk, Lock
 from app.storage.events_book import Written
@@ -63,6 +65,8 @@ class Opening:
     """Receipts found in their session's file."""
     unproven: list[records.Record]
     """Records whose receipt is missing there."""
+    bookmark: Bookmark | None = None
+    """Where this process goes on; None: the folder was read and judged as after a crash."""
 
 
 def is_as_made(files: Disk, made: Authority) -> bool:
@@ -110,7 +114,25 @@ def prepare(means: Means, run_id: str, lock: Lock) -> Opening:
         # A process may have died between a rename and the sync of its folder.
         means.disk.sync_folder(layout.run_folder(run_id))
     cuts = [*_cut(means, run_id, layout.STEPS, found.steps), *_cut(means, run_id, layout.CONTROL, found.control)]
-    written = read_written(means.disk, run_id)
+    return _opening(means, found, lock, cuts)
+
+
+def reopen(means: Means, run_id: str, lock: Lock, bookmark: Bookmark) -> Opening:
+    """
+    Read a run that is held and was set aside; where it ends otherwise than then, it is prepared like any other.
+
+    Raises:
+        errors.NotFound, errors.JournalCorrupt: as `prepare`.
+    """
+    found = authority.read(means.disk, run_id)
+    whole = found.steps.verdict is found.control.verdict is Verdict.WHOLE
+    if not whole or (len(found.steps.lines), len(found.control.lines)) != (bookmark.steps, bookmark.control):
+        return prepare(means, run_id, lock)
+    return dataclasses.replace(_opening(means, found, lock, []), bookmark=bookmark)
+
+
+def _opening(means: Means, found: Authority, lock: Lock, cuts: list[Untold]) -> Opening:
+    written = read_written(means.disk, found.run_id)
     proven = [record for record in found.records if record.receipt_id is not None]
     wanted = {str(record.receipt_id) for record in proven}
     places = receipts.find(means.disk, found.start.session_id, wanted) if wanted else {}

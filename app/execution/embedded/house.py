@@ -12,14 +12,18 @@ import os
 from collections.abc import Callable, Mapping
 
 from app import errors
-from app.engine import ports, runner, states, stores, views
+from app.engine import ports, runner, sleeping, states, stores, views
 from app.execution.embedded.changes import Changes
+from app.execution.embedded.errands import Errands
 from app.execution.embedded.lineage import Lineage
 from app.execution.embedded.loading import Loader, Reloads, is_passing
 from app.execution.embedded.patience import Patience
+from app.execution.embedded.rounds import Rounds
 from app.execution.embedded.seats import Seats, Ticket
 from app.execution.embedded.stays import Seat, Stay
 from app.execution.embedded.turns import Turns
+
+_MOST_WOKEN = 16
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +39,7 @@ class House:
         dialects: Mapping[str, ports.Dialect],
         equipment: runner.Equipment,
         limit: int,
+        kept_loaded: int,
         left: Callable[[str, states.RunState], None],
         died: Callable[[BaseException], None],
     ) -> None:
@@ -58,6 +63,10 @@ class House:
         self.ended: set[str] | None = set()
         """Runs that have ended here while rows were read that may not show it; None once nobody reads such rows."""
         self._loader = Loader(store, dialects, equipment, self._seat, self.changes.note)
+        self._rounds = Rounds(equipment.clock, self._loader.loaded, kept_loaded, self._put_to_sleep, died)
+        self._doors = asyncio.Semaphore(_MOST_WOKEN)
+        self._interrupts = False
+        self._farewells = Errands()
         self._reloads = Reloads(store, equipment.clock, self.queue)
         self._patience = Patience(equipment.clock)
 
@@ -68,6 +77,8 @@ class House:
         Queue runs for a seat, in this order; those that are here already stay as they are.
         """
         fresh = [self.admit(summary) for summary in summaries if summary.run_id not in self.stays]
+        for summary in summaries:
+            self.wake(summary.run_id)
         for _ in fresh:
             self._reach("pool.queued")
         self.seats.join(*(stay.ticket for stay in fresh))
@@ -102,6 +113,8 @@ class House:
         view = self.view(run_id)
         if view is not None:
             return view.status
+        if (asleep := self.stays[run_id].asleep) is not None:
+            return asleep.status
         return states.RunState.PENDING if self.stays[run_id].task is None else states.RunState.RUNNING
 
     def view(self, run_id: str) -> views.RunView | None:
@@ -143,6 +156,15 @@ class House:
             stay.task = asyncio.create_task(self._live(stay), name=f"run {stay.run_id}")
             stay.task.add_done_callback(self._watch)
 
+    def wake(self, run_id: str) -> None:
+        """
+        Load a run that is asleep and let it go on; nothing if it is being loaded, or is not asleep.
+        """
+        stay = self.stays.get(run_id)
+        if stay is not None and stay.asleep is not None and not stay.loading:
+            self._reach("pool.woken")
+            self.go_on(stay)
+
     # -- the end of the house
 
     async def close(self, grace_seconds: float) -> None:
@@ -152,16 +174,20 @@ class House:
         self.stopping = True
         self.seats.close()
         self._reloads.give_up()
+        self._rounds.give_up()
+        await self._rounds.settled()
         for stay in [stay for stay in self.stays.values() if stay.task is None]:
-            self._leave(stay, states.RunState.PENDING)
+            self._send_home(stay)
         for running in self._runners():
             running.stop()
         resting = asyncio.create_task(self._all_left())
         self._patience.limit(grace_seconds)
         await self._patience.wait_for(resting)
+        self._interrupts = True
         for running in self._runners():
             running.interrupt()
         await resting
+        await self._farewells.settled()
         self.changes.wake_all()
 
     def hurry(self, grace_seconds: float) -> None:
@@ -169,6 +195,19 @@ class House:
         Cut the grace of a stop short.
         """
         self._patience.limit(grace_seconds)
+
+    def _send_home(self, stay: Stay) -> None:
+        if stay.asleep is None:
+            self._leave(stay, states.RunState.PENDING)
+        elif stay.asleep.idle:
+            # What only waits is not interrupted, so that nothing about it need be written down.
+            self._give_up(stay.asleep)
+            self._leave(stay, stay.asleep.status, keeps_workspace=True)
+        else:
+            self.go_on(stay)
+
+    def _give_up(self, asleep: sleeping.Asleep) -> None:
+        self._farewells.begin(asyncio.wait(asleep.give_up()), "farewell")
 
     async def _all_left(self) -> None:
         while tasks := [stay.task for stay in self.stays.values() if stay.task is not None and not stay.task.done()]:
@@ -181,11 +220,15 @@ class House:
 
     def _begin(self, stay: Stay) -> None:
         self._reach("pool.granted")
+        stay.ticket.granted = _nobody
         self.changes.note(stay.run_id)
         self.go_on(stay)
 
     async def _live(self, stay: Stay) -> None:
-        if stay.log is None:
+        if stay.log is None and stay.asleep is not None:
+            async with self._doors:
+                await self._load(stay, again=True)
+        elif stay.log is None:
             await self._load(stay, again=True)
         while stay.log is not None and await self._runs_on(stay):
             await self._load(stay, again=True)
@@ -200,11 +243,22 @@ class House:
         except (errors.ControlRoomError, errors.StorageFault) as failure:
             _log.error("not loaded: %s", failure.message, extra={"run_id": stay.run_id, "code": failure.code})
             self._leave_unloaded(stay, failure, again)
+        self._rounds.begin()
         if stay.runner is not None and self.stopping:
             stay.runner.stop()
+            if self._interrupts:
+                stay.runner.interrupt()
 
     def _leave_unloaded(self, stay: Stay, failure: BaseException, again: bool) -> None:
         corrupt, passing = isinstance(failure, errors.JournalCorrupt), is_passing(failure)
+        if stay.asleep is not None:
+            if passing and not self.stopping:
+                # Its steps are under way, and what comes of them waits until the folder can be taken again.
+                stay.task = None
+                stay.opened.take_back()
+                self._reloads.begin(stay.run_id)
+                return
+            self._give_up(stay.asleep)
         state = states.RunState.FAILED if corrupt else states.RunState.PENDING
         self._leave(stay, state, keeps_workspace=passing)
         if passing and again and not self.stopping:
@@ -214,6 +268,8 @@ class House:
         assert stay.log is not None
         assert stay.runner is not None
         state = await self._run(stay.runner, stay.run_id)
+        if stay.asleep is not None:
+            return await self._lies_down(stay, stay.asleep)
         self.seats.free(stay.run_id)
         async with self.turns.of(stay.run_id):
             decisions, on = stay.log.loaded.decisions, self._is_sent_on(stay, state)
@@ -227,6 +283,31 @@ class House:
         if state.finished and log.owes_move:
             self._reloads.make_sure(stay.run_id)
         return on
+
+    async def _put_to_sleep(self, stay: Stay) -> None:
+        async with self.turns.of(stay.run_id):
+            running, log = stay.runner, stay.log
+            if running is None or log is None:
+                return
+            turns = running.turns
+            try:
+                await log.rest()
+            except errors.StorageFault:
+                return
+            self._reach("pool.before_sleep")
+            if running is stay.runner and running.turns == turns and running.may_sleep():
+                stay.asleep = running.sleep(self.wake)
+
+    async def _lies_down(self, stay: Stay, asleep: sleeping.Asleep) -> bool:
+        assert stay.log is not None
+        async with self.turns.of(stay.run_id):
+            decisions = stay.log.loaded.decisions
+            await self._loader.unload(stay)
+        self._reach("pool.asleep")
+        if decisions.paused or decisions.cancel_requested_at or self.stopping or asleep.stepper.home.wanted:
+            return True
+        stay.task = None
+        return False
 
     async def _run(self, running: runner.Runner, run_id: str) -> states.RunState:
         try:

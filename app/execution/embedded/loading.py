@@ -4,6 +4,7 @@ Loading: a run's folder is opened and its runner made when its turn has come, an
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Mapping
 
@@ -37,6 +38,8 @@ class Loader:
         self._equipment = equipment
         self._seat = seat
         self._changed = changed
+        self.loaded: dict[str, Stay] = {}
+        """Stays of the runs that are loaded."""
 
     async def load(self, stay: Stay) -> None:
         """
@@ -45,10 +48,12 @@ class Loader:
         Raises:
             errors.ControlRoomError, errors.StorageFault: it cannot be loaded; `failure` holds the same.
         """
+        stay.loading, stay.failure = True, None
         try:
             stay.log = await self._store.open(stay.run_id)
             stay.runner = self._runner(stay, stay.log)
-            stay.sent_on = False
+            stay.sent_on, stay.asleep = False, None
+            self.loaded[stay.run_id] = stay
         except (errors.ControlRoomError, errors.StorageFault) as failure:
             stay.failure = failure
             raise
@@ -57,24 +62,27 @@ class Loader:
             stay.failure = errors.ControlRoomError(f"{type(error).__name__}: {error}", code="internal_error")
             raise stay.failure from error
         finally:
+            stay.loading = False
             stay.opened.give()
 
     async def unload(self, stay: Stay) -> None:
         """
-        Let go of a run's folder.
+        Let go of a run's folder, for a while if it is asleep.
         """
         assert stay.log is not None
         try:
-            await stay.log.close()
+            await (stay.log.close() if stay.asleep is None else stay.log.set_aside())
         except errors.StorageFault as fault:
             _log.error("not closed well: %s", fault.message, extra={"run_id": stay.run_id, "code": fault.code})
         stay.opened.take_back()
         stay.log = stay.runner = None
+        self.loaded.pop(stay.run_id, None)
 
     def _runner(self, stay: Stay, log: stores.RunLog) -> runner.Runner:
         run_id = stay.run_id
         dialect = self._dialects.get(log.loaded.start.dialect, UNSPOKEN)
-        return runner.Runner(log, dialect, self._equipment, self._seat(stay), lambda: self._changed(run_id))
+        changed = functools.partial(self._changed, run_id)
+        return runner.Runner(log, dialect, self._equipment, self._seat(stay), changed, stay.asleep)
 
 
 class Reloads:

@@ -16,6 +16,7 @@ from app.execution.embedded.answers import Answers
 from app.execution.embedded.errands import Errands
 from app.execution.embedded.house import House
 from app.execution.embedded.orders import Orders
+from app.execution.embedded.rounds import KEPT_LOADED
 from app.execution.embedded.waiting import ChildRuns, StartChild, Timers
 
 DEFAULT_LIMIT = 8
@@ -41,13 +42,14 @@ class Pool:
         start_child: StartChild,
         limit: int = DEFAULT_LIMIT,
         stop_grace_seconds: float = DEFAULT_GRACE_SECONDS,
+        kept_loaded: int = KEPT_LOADED,
     ) -> None:
         self._store = store
         self._grace_seconds = stop_grace_seconds
         self._gates = gates.Gates(equipment.clock)
         self._children = ChildRuns(start_child, self.ended, store, dialects)
         equipment = self._equipped(equipment)
-        self._house = House(store, dialects, equipment, limit, self._run_left, self._died)
+        self._house = House(store, dialects, equipment, limit, kept_loaded, self._run_left, self._died)
         self._orders = Orders(store, dialects, equipment, self._house)
         self._answers = Answers(self._gates, store, self._house)
         self._helpers = Errands(self._died)
@@ -156,11 +158,13 @@ class Pool:
 
     def standing(self, run_id: str) -> pool_port.Standing | None:
         """
-        Tell how a run stands in the queue.
+        Tell how a run stands that is not loaded.
         """
         stay = self._house.stays.get(run_id)
         if stay is None or stay.runner is not None:
             return None
+        if (asleep := stay.asleep) is not None:
+            return pool_port.Standing(status=asleep.status, open=asleep.open(), updated_at=asleep.updated_at)
         obstacle = self._house.seats.obstacle(run_id)
         if obstacle is None:
             return pool_port.Standing(status=self._house.state(run_id))

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from app.engine import runner, signals, states, stores, views
+from app.engine import runner, signals, sleeping, states, stores, views
 from app.execution.embedded.seats import Seats, Ticket
 
 
@@ -37,6 +37,14 @@ class Stay:
     """Why it could not be loaded."""
     opened: signals.Signal = field(default_factory=signals.Signal)
     """Set when loading is over, well or not."""
+    asleep: sleeping.Asleep | None = None
+    """What is kept of it while it is let go of; its next runner takes that over."""
+    loading: bool = False
+    """Whether it is being loaded."""
+    turns: int = -1
+    """Turns of its runner at the last walk that found it quiet; -1: it was not."""
+    quiet_since: float = 0.0
+    """When it was first found so, in seconds of a clock that never runs backwards."""
     sent_on: bool = False
     """Whether a person cancelled or unpaused it, perhaps too late for its present runner to notice."""
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from app import clock
 from app.engine import operations, plain, pool_port, ports, runner, runs, states, stores, views
-from app.execution.embedded import pool, stays
+from app.execution.embedded import pool, rounds, stays
 from app.storage import memory
 from tests.unit.execution import recording, toys
 
@@ -28,7 +28,14 @@ class Bench:
     A pool that runs toys, and that can be killed and started again.
     """
 
-    def __init__(self, *, limit: int = 8, time: clock.Clock | None = None, grace_seconds: float = 10.0) -> None:
+    def __init__(
+        self,
+        *,
+        limit: int = 8,
+        time: clock.Clock | None = None,
+        grace_seconds: float = 10.0,
+        kept_loaded: int = rounds.KEPT_LOADED,
+    ) -> None:
         self.clock: clock.Clock = time or clock.FakeClock()
         self.probes = recording.RecordingProbes()
         self.toolbox = toys.Toolbox()
@@ -36,7 +43,7 @@ class Bench:
         self.lived: list[str] = []
         """Points passed before the last crash."""
         self.dialects: dict[str, ports.Dialect] = {"toy": toys.TOY}
-        self._limit, self._grace_seconds = limit, grace_seconds
+        self._limit, self._grace_seconds, self._kept_loaded = limit, grace_seconds, kept_loaded
         self._numbers = itertools.count(1)
         self.pool = self._new_pool()
 
@@ -218,6 +225,19 @@ class Bench:
         """
         return [summary.status for summary in await self.store.list_runs(stores.RunQuery(limit=1000))]
 
+    async def asleep(self, run_id: str) -> None:
+        """
+        Let time pass until a run has fallen asleep.
+        """
+        await self.advance_until(lambda: self.is_asleep(run_id))
+
+    def is_asleep(self, run_id: str) -> bool:
+        """
+        Tell whether a run was let go of while its open steps are under way.
+        """
+        stay = self.pool._house.stays.get(run_id)
+        return stay is not None and stay.asleep is not None and stay.task is None
+
     def stays(self, run_ids: list[str]) -> list[stays.Stay]:
         """
         Return the stays of runs.
@@ -261,6 +281,7 @@ class Bench:
             start_child=self._start_child,
             limit=self._limit,
             stop_grace_seconds=self._grace_seconds,
+            kept_loaded=self._kept_loaded,
         )
 
     async def _start_child(self, call: ports.Call) -> str:

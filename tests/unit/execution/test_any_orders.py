@@ -12,6 +12,7 @@ import pytest
 
 from app import errors
 from app.engine import states
+from app.execution.embedded import rounds
 from tests.unit.execution import pools, toys
 
 Bench = pools.Bench
@@ -27,9 +28,10 @@ class Turmoil:
     Some runs, and a source of chance that meddles with them.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, kept_loaded: int) -> None:
         self.chance = random.Random(seed)
-        self.bench = Bench(limit=LIMIT, grace_seconds=0)
+        self.dozes = kept_loaded == 0
+        self.bench = Bench(limit=LIMIT, grace_seconds=0, kept_loaded=kept_loaded)
         self.run_ids: list[str] = []
         self.cancelled: set[str] = set()
         """Runs whose cancel was answered, and that nobody resumed since."""
@@ -80,6 +82,8 @@ class Turmoil:
             await pools.soon(asyncio.gather(action(run_id), other(run_id)))
         else:
             await pools.soon(action(run_id))
+        if self.dozes and self.chance.random() < 0.5:
+            await self.doze()
         for _ in range(self.chance.randint(0, 12)):
             await asyncio.sleep(0)
 
@@ -123,6 +127,15 @@ class Turmoil:
         if held:
             self.chance.choice(held).set()
 
+    async def doze(self) -> None:
+        """
+        Let so much time pass that quiet runs fall asleep, or just begin to.
+        """
+        for _ in range(self.chance.randint(1, 3)):
+            self.bench.advance(rounds.HURRIED_SECONDS)
+            for _ in range(self.chance.choice([0, 1, 2, 3, 5, 8, 30])):
+                await asyncio.sleep(0)
+
     async def restart(self) -> None:
         """
         Stop or crash, and start again.
@@ -155,10 +168,11 @@ class Turmoil:
         return RunState(await self.bench.status(run_id)).finished and run_id not in self.bench.pool._house.stays
 
 
+@pytest.mark.parametrize("kept_loaded", [rounds.KEPT_LOADED, 0], ids=["awake", "asleep"])
 @pytest.mark.parametrize("seed", range(40))
-async def test_the_promises_hold(seed: int) -> None:
+async def test_the_promises_hold(seed: int, kept_loaded: int) -> None:
     """A cancelled run is never done, no try is made twice, no recorded step again, and nothing stays taken."""
-    turmoil = Turmoil(seed)
+    turmoil = Turmoil(seed, kept_loaded)
     await turmoil.happen()
     bench = turmoil.bench
     ended = {run_id: await bench.status(run_id) for run_id in turmoil.run_ids}
