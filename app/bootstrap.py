@@ -22,7 +22,7 @@ from app.dialects import registry as dialects
 from app.engine import operations, plain, ports, probes, refusals, runner
 from app.execution import crash_probes, measured
 from app.execution.embedded import pool
-from app.processes import supervisor
+from app.processes import allowance, supervisor
 from app.storage import directory, disk_store, memory, opener, store
 from app.storage.sql import index
 from app.tools import checks, commands, issue_performer
@@ -287,7 +287,9 @@ async def _store(
 async def _supervisor(
     closing: AsyncExitStack, chosen: settings.Settings, use: Use, world: World
 ) -> supervisor.Supervisor:
-    running = supervisor.Supervisor(chosen.project.data_directory / "processes", world.ids, os.environ)
+    usual_files = closing.enter_context(allowance.many_files()) if use.address is not None else None
+    folder = chosen.project.data_directory / "processes"
+    running = supervisor.Supervisor(folder, world.ids, os.environ, usual_files)
     closing.push_async_callback(running.close)
     if not use.look_only:
         await running.sweep()

@@ -149,14 +149,13 @@ class Spawner:
     Starts commands.
     """
 
-    def __init__(self, temporary: str) -> None:
-        self._temporary = temporary
+    def __init__(self, temporary: str, files: int) -> None:
+        self._temporary, self._files = temporary, files
         self._environment = {name: value for name, value in os.environb.items() if name not in _NOT_INHERITED}
         self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._own_mark = marks.borne()
         # This process needs two files for each command, and a command must not notice.
-        self._files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self._most_files = most
+        _, self._most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     def start(self, request: wire.Start, mark: int, files: Sequence[int], now: float) -> Job:
         """

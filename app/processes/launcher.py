@@ -28,10 +28,11 @@ def main(arguments: list[str]) -> NoReturn:
     Serve until the service is gone.
 
     Args:
-        arguments: Descriptor of the line, process id of the service, series, folders of registers and of outputs.
+        arguments: Descriptor of the line, process id of the service, series, files that a command may open, folders of
+            registers and of outputs.
     """
-    line, owner, series = (int(argument) for argument in arguments[:3])
-    folder, temporary = arguments[3:]
+    line, owner, series, files = (int(argument) for argument in arguments[:4])
+    folder, temporary = arguments[4:]
     end = socket.socket(fileno=line)
     end.setblocking(False)
     end.set_inheritable(False)
@@ -39,7 +40,7 @@ def main(arguments: list[str]) -> NoReturn:
         signal.signal(ending, _wake)
     kin.adopt_orphans()
     written = register.Register(folder, series, register.current(owner))
-    Launcher(end, owner, series, written, jobs.Spawner(temporary)).live()
+    Launcher(end, owner, series, written, jobs.Spawner(temporary, files)).live()
     written.discard()
     sys.exit(0)
 

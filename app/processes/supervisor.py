@@ -13,6 +13,7 @@ import hashlib
 import itertools
 import logging
 import os
+import resource
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,8 +35,10 @@ class Supervisor:
     Run commands.
     """
 
-    def __init__(self, folder: Path, ids: clock.Ids, environ: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, ids: clock.Ids, environ: Mapping[str, str], files: int | None = None) -> None:
         self._folder, self._ids = folder, ids
+        # How many files a command may open; as many as this process if nothing else is said.
+        self._files = files or resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         # What configures this process is none of a command's business; its token is among it.
         self._environ = {name: value for name, value in environ.items() if not name.startswith(_OWN_PREFIX)}
         self._numbers = itertools.count(1)
@@ -92,7 +95,7 @@ class Supervisor:
             series = marks.series(hashlib.sha256(self._ids.token("").encode()).digest()[:_SERIES_BYTES])
             try:
                 self._prepare()
-                arguments = [str(series), str(self._folder.absolute()), tempfile.gettempdir()]
+                arguments = [str(series), str(self._files), str(self._folder.absolute()), tempfile.gettempdir()]
                 self._launcher = launched.Launched.start(arguments, self._environ, self._lost, self._sweep)
             except OSError as error:
                 raise NotStarted(f"No command can be started: {error.strerror or error}.") from error

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from app import clock
-from app.processes import commands, kin, launched, marks, supervisor
+from app.processes import allowance, commands, kin, launched, marks, supervisor
 from tests.unit.processes import broods
 
 
@@ -103,6 +103,19 @@ class TestWhatItIsGiven:
         ended = await running.run(python("import sys; print(len(sys.stdin.read()))", stdin=text))
 
         assert int(ended.stdout.content) == len(text)
+
+    async def test_it_may_open_as_many_files_as_is_usual(self, tmp_path: Path) -> None:
+        """A service that lets itself open more files than is usual hands the usual limit on, and has it back later."""
+        before = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with allowance.many_files() as usual:
+            running = supervisor.Supervisor(tmp_path / "processes", clock.RandomIds(), os.environ, usual - 7)
+            told = await running.run(shell("ulimit -Sn"))
+            await running.close()
+
+            assert resource.getrlimit(resource.RLIMIT_NOFILE) == (before[1], before[1])
+            assert int(told.stdout.content) == before[0] - 7
+
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == before
 
     async def test_without_input_there_is_nothing_to_wait_for(self, running: supervisor.Supervisor) -> None:
         """Standard input is at its end from the beginning."""
