@@ -25,7 +25,7 @@ class EngineStatus:
     queued: int
     """Runs that wait for one."""
     resting: int
-    """Loaded runs that wait or are paused."""
+    """Runs that only wait, loaded or asleep, and those that a fault parked."""
     limit: int
     """Slots in all."""
     stopping: bool

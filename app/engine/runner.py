@@ -48,7 +48,7 @@ class Runner:
         changed: Callable[[], None],
         asleep: Asleep | None = None,
     ) -> None:
-        start = log.loaded.start
+        start = equipment.copies.shared(log.loaded.start)
         self._run_id, self._run_log, self._slots, self._reach = start.run_id, log, slots, equipment.probes.reach
         self._context = DriverContext(start, settlement.noter(log))
         self._conductor = Conductor(lambda: dialect.drive(self._context))

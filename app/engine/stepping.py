@@ -20,6 +20,7 @@ from app.engine.homes import Home
 from app.engine.journal_lines import Content, Try
 from app.engine.records import BLOB_BYTES, BlobRef, Record, Result
 from app.engine.runs import RunStart
+from app.engine.sharing import Copies
 from app.engine.states import StepState
 
 _log = logging.getLogger(__name__)
@@ -39,6 +40,8 @@ class Equipment:
     """Hides secrets before anything is encoded."""
     probes: probes.Probes
     """Named points for tests."""
+    copies: Copies = field(default_factory=Copies)
+    """What runs have frozen alike."""
 
 
 class Parked(BaseException):

@@ -18,10 +18,10 @@ from app.execution.embedded.errands import Errands
 from app.execution.embedded.lineage import Lineage
 from app.execution.embedded.loading import Loader, Reloads, is_passing
 from app.execution.embedded.patience import Patience
-from app.execution.embedded.rounds import Rounds
 from app.execution.embedded.seats import Seats, Ticket
 from app.execution.embedded.stays import Seat, Stay
 from app.execution.embedded.turns import Turns
+from app.execution.embedded.walks import Walks
 
 _MOST_WOKEN = 16
 
@@ -63,7 +63,7 @@ class House:
         self.ended: set[str] | None = set()
         """Runs that have ended here while rows were read that may not show it; None once nobody reads such rows."""
         self._loader = Loader(store, dialects, equipment, self._seat, self.changes.note)
-        self._rounds = Rounds(equipment.clock, self._loader.loaded, kept_loaded, self._put_to_sleep, died)
+        self._walks = Walks(equipment.clock, self._loader.loaded, kept_loaded, self._put_to_sleep, died)
         self._doors = asyncio.Semaphore(_MOST_WOKEN)
         self._interrupts = False
         self._farewells = Errands()
@@ -174,8 +174,8 @@ class House:
         self.stopping = True
         self.seats.close()
         self._reloads.give_up()
-        self._rounds.give_up()
-        await self._rounds.settled()
+        self._walks.give_up()
+        await self._walks.settled()
         for stay in [stay for stay in self.stays.values() if stay.task is None]:
             self._send_home(stay)
         for running in self._runners():
@@ -243,7 +243,7 @@ class House:
         except (errors.ControlRoomError, errors.StorageFault) as failure:
             _log.error("not loaded: %s", failure.message, extra={"run_id": stay.run_id, "code": failure.code})
             self._leave_unloaded(stay, failure, again)
-        self._rounds.begin()
+        self._walks.begin()
         if stay.runner is not None and self.stopping:
             stay.runner.stop()
             if self._interrupts:

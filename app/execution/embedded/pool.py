@@ -16,8 +16,8 @@ from app.execution.embedded.answers import Answers
 from app.execution.embedded.errands import Errands
 from app.execution.embedded.house import House
 from app.execution.embedded.orders import Orders
-from app.execution.embedded.rounds import KEPT_LOADED
 from app.execution.embedded.waiting import ChildRuns, StartChild, Timers
+from app.execution.embedded.walks import KEPT_LOADED
 
 DEFAULT_LIMIT = 8
 """Runs that execute at a time."""

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from app import clock
 from app.engine import operations, plain, pool_port, ports, runner, runs, states, stores, views
-from app.execution.embedded import pool, rounds, stays
+from app.execution.embedded import pool, stays, walks
 from app.storage import memory
 from tests.unit.execution import recording, toys
 
@@ -34,7 +34,7 @@ class Bench:
         limit: int = 8,
         time: clock.Clock | None = None,
         grace_seconds: float = 10.0,
-        kept_loaded: int = rounds.KEPT_LOADED,
+        kept_loaded: int = walks.KEPT_LOADED,
     ) -> None:
         self.clock: clock.Clock = time or clock.FakeClock()
         self.probes = recording.RecordingProbes()

@@ -12,7 +12,7 @@ import pytest
 
 from app import errors
 from app.engine import states
-from app.execution.embedded import rounds
+from app.execution.embedded import walks
 from tests.unit.execution import pools, toys
 
 Bench = pools.Bench
@@ -132,7 +132,7 @@ class Turmoil:
         Let so much time pass that quiet runs fall asleep, or just begin to.
         """
         for _ in range(self.chance.randint(1, 3)):
-            self.bench.advance(rounds.HURRIED_SECONDS)
+            self.bench.advance(walks.HURRIED_SECONDS)
             for _ in range(self.chance.choice([0, 1, 2, 3, 5, 8, 30])):
                 await asyncio.sleep(0)
 
@@ -168,7 +168,7 @@ class Turmoil:
         return RunState(await self.bench.status(run_id)).finished and run_id not in self.bench.pool._house.stays
 
 
-@pytest.mark.parametrize("kept_loaded", [rounds.KEPT_LOADED, 0], ids=["awake", "asleep"])
+@pytest.mark.parametrize("kept_loaded", [walks.KEPT_LOADED, 0], ids=["awake", "asleep"])
 @pytest.mark.parametrize("seed", range(40))
 async def test_the_promises_hold(seed: int, kept_loaded: int) -> None:
     """A cancelled run is never done, no try is made twice, no recorded step again, and nothing stays taken."""

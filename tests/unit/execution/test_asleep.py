@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from app import errors
 from app.control import reading
 from app.engine import plain, states
-from app.execution.embedded import rounds
+from app.execution.embedded import walks
 from app.storage import memory
 from tests.unit.execution import failing, pools, toys
 
@@ -304,7 +304,7 @@ async def test_what_is_shown_cannot_be_written_now() -> None:
     await there.shown(run_id, RunState.WAITING)
     disk.full = True
     for _ in range(20):
-        there.advance(rounds.HURRIED_SECONDS)
+        there.advance(walks.HURRIED_SECONDS)
         await pools.idle()
 
     assert not there.is_asleep(run_id)
@@ -324,11 +324,11 @@ async def test_few_runs_stay_loaded() -> None:
     for _ in range(4):
         run_ids.append(await there.submit(*ASKING))
         await there.shown(run_ids[-1], RunState.WAITING)
-        there.advance(rounds.ROUND_SECONDS)
+        there.advance(walks.WALK_SECONDS)
         await pools.idle()
     await there.advance_until(lambda: there.is_asleep(run_ids[1]))
     for _ in range(20):
-        there.advance(rounds.ROUND_SECONDS)
+        there.advance(walks.WALK_SECONDS)
         await pools.idle()
 
     assert [there.is_asleep(run_id) for run_id in run_ids] == [True, True, False, False]
@@ -389,7 +389,7 @@ async def _die_at(point: str, nth: int) -> None:
     run_id = await there.submit(*ASKING)
     await there.until(lambda: bool(there.pool.open_gates(run_id)) or left.done())
     for _ in range(4):
-        there.advance(rounds.HURRIED_SECONDS)
+        there.advance(walks.HURRIED_SECONDS)
         await pools.idle()
     answer = asyncio.create_task(there.pool.decide(run_id, "ask", "approve"))
     await there.bury(left)
@@ -462,7 +462,7 @@ async def lived(program: Sequence[toys.Step], *, sleeps: bool) -> tuple[Any, ...
 async def _move_on(there: Bench, *, sleeps: bool) -> None:
     # One thing at a time, so that both lives see the same order.
     for _ in range(6 if sleeps else 0):
-        there.advance(rounds.HURRIED_SECONDS)
+        there.advance(walks.HURRIED_SECONDS)
         await pools.idle()
     held = sorted(
         key for key, event in there.toolbox._held.items() if not event.is_set() and f"{key}/1" in there.toolbox.executed

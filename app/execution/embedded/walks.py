@@ -1,5 +1,5 @@
 """
-Rounds: a walk through the house, again and again, that lets quiet runs fall asleep while many are loaded.
+Walks through the house, again and again, that let quiet runs fall asleep while many are loaded.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from app import clock
 from app.execution.embedded.errands import Errands
 from app.execution.embedded.stays import Stay
 
-ROUND_SECONDS = 1.0
+WALK_SECONDS = 1.0
 """Pause between two walks, and the shortest time that a run must be quiet."""
 
 HURRIED_SECONDS = 0.1
@@ -25,7 +25,7 @@ _AT_A_TIME = 32
 _SECONDS_A_LINE = 0.05
 
 
-class Rounds:
+class Walks:
     """
     Find the runs that have been quiet for longest. A long run must be quiet for longer, since waking it costs more.
     """
@@ -51,7 +51,7 @@ class Rounds:
         """
         if not (self._walking or self._over) and len(self._loaded) > self._kept:
             self._walking = True
-            self._errands.begin(self._walk(), "rounds")
+            self._errands.begin(self._walk(), "walk")
 
     def give_up(self) -> None:
         """
@@ -78,7 +78,7 @@ class Rounds:
 
     @property
     def _pause_seconds(self) -> float:
-        return HURRIED_SECONDS if len(self._loaded) > _CROWD * self._kept else ROUND_SECONDS
+        return HURRIED_SECONDS if len(self._loaded) > _CROWD * self._kept else WALK_SECONDS
 
     def _quiet(self) -> list[Stay]:
         now = self._clock.monotonic()

@@ -1,0 +1,52 @@
+"""
+Sharing: runs of one recipe hold it once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from app.engine import plain, runs, sharing
+from tests.unit.execution import pools, toys
+
+
+def start(number: int, *keys: str, **facts: plain.Json) -> runs.RunStart:
+    """
+    Return the facts of a run with values of its own.
+    """
+    program = toys.tools(*keys)
+    sha256 = plain.sha256(plain.canonical(program))
+    return pools.start(f"run-{number}", program, recipe_sha256=sha256, **facts)
+
+
+def test_runs_of_one_recipe_hold_it_once() -> None:
+    """The facts stay what they are; recipe and frozen fields are the first run's."""
+    copies = sharing.Copies()
+    first, second = copies.shared(start(1, "a", frozen={"b": [1]})), start(2, "a", frozen={"b": [1]})
+    shared = copies.shared(second)
+
+    assert shared == second
+    assert shared.recipe is first.recipe
+    assert shared.frozen is first.frozen
+
+
+def test_what_differs_is_not_shared() -> None:
+    """Neither other recipes, nor what another state of the project froze, nor a wrong hash are mixed up."""
+    copies = sharing.Copies()
+    first = copies.shared(start(1, "a", frozen={"agents": "old"}))
+    newer = copies.shared(start(2, "a", frozen={"agents": "new"}))
+    other = copies.shared(dataclasses.replace(start(3, "b"), recipe_sha256=first.recipe_sha256))
+
+    assert newer.frozen == {"agents": "new"}
+    assert other.recipe == start(3, "b").recipe
+
+
+def test_few_recipes_are_kept() -> None:
+    """The one that was not used for longest goes first."""
+    copies = sharing.Copies(kept=2)
+    one, two = copies.shared(start(1, "one")), copies.shared(start(2, "two"))
+    copies.shared(start(3, "one"))
+    copies.shared(start(4, "three"))
+
+    assert copies.shared(start(5, "one")).recipe is one.recipe
+    assert copies.shared(start(6, "two")).recipe is not two.recipe
