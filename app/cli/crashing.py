@@ -4,7 +4,7 @@ The command `crashtest`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,7 @@ def table(told: Mapping[str, Any]) -> str:
     shown = formats.table(COLUMNS, [[row[name] for name in COLUMNS] for row in told["sweeps"]])
     broken = [f"{trial['sweep']} at {trial['point']}: {_why(trial)}" for trial in told["broken"]]
     verdict = "every promise holds" if told["holds"] else "broken promises:" if broken else "not every sweep was tried"
-    return "\n".join([shown, "", verdict, *broken])
+    return "\n".join([shown, "", verdict, *broken, *_logs(told)])
 
 
 def markdown(told: Mapping[str, Any]) -> str:
@@ -88,8 +88,16 @@ def markdown(told: Mapping[str, Any]) -> str:
         f"| --- |{' ---: |' * (len(COLUMNS) - 1)}", *rows, "", _SWEEPS, "",
         "Every promise holds." if told["holds"] else "Broken promises:",
         *(f"- {trial['sweep']}, `{trial['point']}`: {_why(trial)}" for trial in told["broken"]),
+        *_logs(told),
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
+
+
+def _logs(told: Mapping[str, Any]) -> Iterator[str]:
+    for trial in told["broken"]:
+        if trial["log"]:
+            yield from ("", f"What was logged, {trial['sweep']} at {trial['point']}:", "")
+            yield from (f"    {line}" for line in trial["log"].splitlines())
 
 
 def _why(trial: Mapping[str, Any]) -> str:

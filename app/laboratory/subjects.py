@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import faulthandler
 import multiprocessing
 import os
 import sys
@@ -29,6 +30,7 @@ STUCK = None
 """In place of the exit code of a life that did not come to an end."""
 
 _LIFE_SECONDS = 90.0
+_LAST_SECONDS = 5.0
 _PR_SET_PTRACER = 0x59616D61
 _ANYBODY = -1
 
@@ -69,6 +71,24 @@ def live(experiment: Experiment, watch: Watch | None = None, crash_at: str | Non
         process.close()
 
 
+def said(code: int | None) -> str:
+    """
+    Return how the last life of an experiment ended, in words; empty if it ended well.
+    """
+    if code == 0:
+        return ""
+    if code is STUCK:
+        return f"it did not come to its end within {_LIFE_SECONDS:.0f} seconds"
+    return f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+
+
+def log_file(experiment: Experiment) -> Path:
+    """
+    Return where the processes of an experiment write what they log.
+    """
+    return experiment.place / "process.log"
+
+
 class Passings:
     """
     Probes that write down what is passed.
@@ -85,8 +105,11 @@ class Passings:
 
 
 def _live(experiment: Experiment, begin: Connection, crash_at: str | None) -> None:
-    with (experiment.place / "process.log").open("ab", buffering=0) as log:
+    with log_file(experiment).open("ab", buffering=0) as log:
         os.dup2(log.fileno(), sys.stderr.fileno())
+    # Whoever finds the process stuck can read where.
+    faulthandler.enable()
+    faulthandler.dump_traceback_later(_LIFE_SECONDS - _LAST_SECONDS)
     _allow_tracing()
     begin.recv()
     points = crash_probes.parse(crash_at) if crash_at else Passings(experiment.place / PASSINGS)

@@ -4,6 +4,7 @@ Sweeps over the writes of a real process: it is killed at each, or each is refus
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import shutil
 import signal
@@ -21,6 +22,8 @@ from app.laboratory.trials import Trial
 
 KILL = "signal=SIGKILL"
 """How a process is killed at a call."""
+
+_LOG_CHARACTERS = 6_000
 
 Point = TypeVar("Point")
 
@@ -144,19 +147,34 @@ def _tried(lived: Experiment, point: tracing.WritePoint, how: str, expected: tri
         return Trial(point=str(point), reached=False)
     cut = trials.look(lived)
     if code is subjects.STUCK:
-        return Trial(point=str(point), note="the process neither went on nor ended", hidden="stuck", restarted=False)
-    return _reopened(lived, str(point), cut, expected, died=code != 0)
+        return _with_log(lived, Trial(point=str(point), note=subjects.said(code), hidden="stuck", restarted=False))
+    return reopened(lived, str(point), cut, expected, died=code != 0)
 
 
-def _reopened(lived: Experiment, point: str, cut: trials.Seen, expected: trials.Seen, *, died: bool) -> Trial:
+def reopened(lived: Experiment, point: str, cut: trials.Seen, expected: trials.Seen, *, died: bool) -> Trial:
+    """
+    Live a disturbed experiment once more, undisturbed, and judge what is left.
+
+    Args:
+        cut: What was seen when the disturbed process had ended.
+        died: Whether it ended before the run did.
+    """
     first = None if died else trials.judge(point, expected, cut, cut, restarted=False)
     lived.portrait.unlink(missing_ok=True)
     code = subjects.live(lived)
     after = trials.look(lived)
-    why = "" if code == 0 else f"after the restart: {'; '.join(after.told.trouble[-1:]) or f'exit code {code}'}"
+    last = [subjects.said(code), *after.told.trouble[len(cut.told.trouble) :]]
+    why = "" if code == 0 else f"after the restart: {'; '.join(last)}"
     second = trials.judge(point, expected, cut, after, restarted=died, why=why)
+    if code != 0:
+        second = _with_log(lived, second)
     # A process that survived must have shown the same end before its folder was read anew.
     return first if first is not None and not first.same else second
+
+
+def _with_log(lived: Experiment, trial: Trial) -> Trial:
+    log = subjects.log_file(lived).read_text(encoding="utf-8", errors="replace")
+    return dataclasses.replace(trial, log=log[-_LOG_CHARACTERS:])
 
 
 def by_probes(bench: Bench, name: str, expected: trials.Seen) -> Sweep:
@@ -176,7 +194,7 @@ def by_probes(bench: Bench, name: str, expected: trials.Seen) -> Sweep:
             code = subjects.live(lived, crash_at=point)
             if code != -signal.SIGKILL:
                 return Trial(point=point, reached=False, note=f"its process ended with {code}")
-            return _reopened(lived, point, trials.look(lived), expected, died=True)
+            return reopened(lived, point, trials.look(lived), expected, died=True)
         finally:
             bench.drop(lived)
 

@@ -40,6 +40,8 @@ class Trial:
     """What is damaged and not told."""
     note: str = ""
     """The first difference from the undisturbed run, or why a life did not come to its end."""
+    log: str = ""
+    """The end of what its processes logged, where the last of them did not come to its end."""
 
     def to_json(self) -> dict[str, Any]:
         """

@@ -15,7 +15,7 @@ import pytest
 from app import settings
 from app.cli import crashing
 from app.control import requests
-from app.laboratory import crashtest, experiment, outages, subjects, sweeps, tracing, trials
+from app.laboratory import crashtest, diary, experiment, outages, subjects, sweeps, tracing, trials
 from app.laboratory.fragile_disk import Trouble
 from tests.acceptance import drafting, programs
 
@@ -123,11 +123,27 @@ def test_the_command_tells_what_is_broken() -> None:
     """A broken promise is named with its sweep and its point."""
     row = dict.fromkeys(crashing.COLUMNS, 1) | {"sweep": "kill"}
     trial = {"sweep": "kill", "point": "fsync x 1", "note": "status: a in place of b", "lost": ["s/1"]}
-    trial |= {"twice": [], "hidden": "y"}
+    trial |= {"twice": [], "hidden": "y", "log": "Stack\n  at x"}
     told = {"recipe_id": "r", "sample": None, "seed": 0, "holds": False, "sweeps": [row], "broken": [trial]}
 
     assert "kill at fsync x 1: status: a in place of b; lost s/1; not told" in crashing.table(told)
     assert "- kill, `fsync x 1`: status: a in place of b; lost s/1; not told" in crashing.markdown(told)
+    assert crashing.table(told).endswith("What was logged, kill at fsync x 1:\n\n    Stack\n      at x")
+
+
+def test_a_life_that_ends_badly_is_told_with_its_log(bench: sweeps.Bench) -> None:
+    """What the last life said, and no earlier one, is the reason; the end of its log is kept."""
+    expected = _lived(bench)
+    lived = bench.experiment("spoilt")
+    diary.Diary(lived.diary).trouble("of an earlier life")
+    cut = trials.look(lived)
+    (lived.data_directory / "runs").write_text("no folder")
+    trial = sweeps.reopened(lived, "here", cut, expected, died=True)
+
+    assert trial.note.startswith("after the restart: ended with exit code 3; ")
+    assert "of an earlier life" not in trial.note
+    assert trial.hidden == trial.note
+    assert trial.log == subjects.log_file(lived).read_text()
 
 
 def test_an_unknown_recipe_is_told(tmp_path: Path) -> None:
