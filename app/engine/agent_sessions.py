@@ -1,0 +1,73 @@
+"""
+Agent sessions: what is kept of a conversation with an agent, beside the journals of the runs that speak in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from app.engine import plain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSession:
+    """
+    A conversation, by the id that we gave it.
+    """
+
+    agent_session_id: str
+    """Our id, derived before the first prompt (a UUID), or one that a person named."""
+    backend: str
+    """Name of the backend that it is held through."""
+    working_dir: str
+    """Folder that it began in; some programs find it from there only."""
+    program_session_id: str | None = None
+    """What the backend itself calls it, where that differs from our id."""
+    created: bool = False
+    """Whether the backend is known to have it; False: a first prompt was about to be sent."""
+
+
+class AgentSessions(Protocol):
+    """
+    Where agent sessions are kept.
+    """
+
+    async def find(self, agent_session_id: str) -> AgentSession | None:
+        """
+        Return what is known of a session; None if nothing is.
+        """
+
+    async def keep(self, session: AgentSession) -> None:
+        """
+        Put a session in the place of what was known of it; it is durable once this returns.
+
+        Raises:
+            errors.StorageFault: it could not be written.
+        """
+
+    async def turns(self, agent_session_id: str) -> Sequence[Mapping[str, plain.Json]]:
+        """
+        Return what was said so far, for backends without a memory of their own: `{role, text, key, attempt}`, in order.
+        """
+
+    async def add_turns(self, agent_session_id: str, turns: Sequence[Mapping[str, plain.Json]]) -> None:
+        """
+        Append turns, all or none; they are durable once this returns.
+
+        Raises:
+            errors.StorageFault: they could not be written.
+        """
+
+    def hold(self, agent_session_id: str, holder: str) -> AbstractAsyncContextManager[None]:
+        """
+        Keep everybody else from speaking in a session for the block; a holder may hold it several times over.
+
+        Args:
+            holder: Who asks, e.g. a run's id.
+
+        Raises:
+            errors.Conflict: `session_locked`; the detail names the present holder.
+        """
