@@ -13,7 +13,7 @@ from app.control.following import Follower
 from app.control.reading import Reader, Ready
 from app.control.requests import ResumeRequest, Started, StartRequest
 from app.control.starting import Starter
-from app.control.waiting import Engine, Waiter
+from app.control.waiting import Waiter
 from app.engine import events, plain, pool_port, ports, records, runs, states, stores, views
 
 
@@ -26,7 +26,7 @@ class Runs:
         self,
         *,
         store: stores.RunStore,
-        engine: Engine,
+        engine: pool_port.RunEngine,
         starter: Starter,
         dialects: Mapping[str, ports.Dialect],
         clock: clock.Clock,

@@ -5,7 +5,6 @@ Waiting: polls that are answered when their run has something new to show.
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
 
 from app import clock
 from app.control import patience
@@ -17,23 +16,12 @@ PAUSE_SECONDS = 0.1
 """Time that a waiting poll takes at least while its run goes on, so that many small changes are told as one."""
 
 
-class Engine(pool_port.RunEngine, Protocol):
-    """
-    What executes runs, as those see it who wait for one to leave.
-    """
-
-    async def left(self, run_id: str) -> views.RunView | None:
-        """
-        Wait until a run that is queued or loaded has left, and return it as it stood then; None if it was not loaded.
-        """
-
-
 class Waiter:
     """
     Hold answers back for whoever knows the present one.
     """
 
-    def __init__(self, *, reader: Reader, follower: Follower, engine: Engine, clock: clock.Clock) -> None:
+    def __init__(self, *, reader: Reader, follower: Follower, engine: pool_port.RunEngine, clock: clock.Clock) -> None:
         self._reader = reader
         self._follower = follower
         self._engine = engine

@@ -158,6 +158,11 @@ class RunEngine(Protocol):
         Return a run's present change number.
         """
 
+    async def left(self, run_id: str) -> RunView | None:
+        """
+        Wait until a run that is queued or loaded has left, and return it as it stood then; None if it was not loaded.
+        """
+
     async def ended(self, run_id: str) -> RunState:
         """
         Wait until a run that was submitted has ended, and return how.

@@ -34,6 +34,7 @@ _GITIGNORE = f"""\
 /commits/
 /{_INDEX}*
 /issues/
+/processes/
 /runs/
 /sessions/
 """
