@@ -15,6 +15,10 @@ TIERS = ("haiku", "sonnet", "opus")
 """Names that stand for a small, a middle and a large model, whatever the backend."""
 
 
+Part = str | tuple[str, ...]
+"""An argument, or several that are left out together where one of their placeholders has no value."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
     """
@@ -37,8 +41,22 @@ class BackendConfig:
     """Name that agents refer to."""
     type: str
     """Kind of backend; a key of `backends.TYPES`."""
-    command: tuple[str, ...] = ()
-    """Program and leading arguments, for backends that are programs."""
+    command: tuple[Part, ...] = ()
+    """Program and leading arguments, for backends that are programs; empty: found by itself."""
+    resume: tuple[Part, ...] = ()
+    """The same where a conversation goes on, for programs that are called by a template."""
+    arguments: tuple[str, ...] = ()
+    """Further arguments of a program."""
+    allowed_tools: tuple[str, ...] = ()
+    """Tools that a program may use unasked, in place of all of them."""
+    tools_on: tuple[str, ...] = ()
+    """Arguments of a template that let the program use its tools unasked."""
+    tools_off: tuple[str, ...] | None = None
+    """Arguments of a template that keep it from using any; None: there are none."""
+    reply: Mapping[str, str] | None = None
+    """Where a template's program says what in its JSON, by dotted path; None: what it prints is the reply."""
+    idle_seconds: float | None = None
+    """Longest time that a program may say nothing; None: no limit."""
     base_url: str | None = None
     """Address of the service, for backends that are one."""
     api_key_env: str | None = None

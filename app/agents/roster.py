@@ -89,13 +89,10 @@ def _agent(entry: Mapping[str, Any]) -> library.Agent:
 
 
 def _backend(name: str, entry: Mapping[str, Any]) -> BackendConfig:
-    return BackendConfig(
-        name=name,
-        type=entry["type"],
-        command=tuple(entry.get("command", ())),
-        base_url=entry.get("base_url"),
-        api_key_env=entry.get("api_key_env"),
-        models=entry.get("models", {}),
-        file=entry.get("file"),
-        record=Recording(**entry["record"]) if "record" in entry else None,
-    )
+    fields = {field: _frozen(value) for field, value in entry.items() if field != "record"}
+    recording = Recording(**entry["record"]) if "record" in entry else None
+    return BackendConfig(name=name, **fields, record=recording)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value

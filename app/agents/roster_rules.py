@@ -16,6 +16,17 @@ _NAME = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"}
 _NAME_RULE = "must be a name of letters, digits and _ . - (at most 64)"
 _TEXT = {"type": "string", "minLength": 1}
 _NOT_EMPTY = "must not be empty"
+_TEXTS = {"type": "array", "items": {"type": "string"}}
+_PARTS = {
+    "type": "array",
+    "minItems": 1,
+    "prefixItems": [_TEXT],
+    "items": {
+        "anyOf": [{"type": "string"}, {**_TEXTS, "minItems": 1}],
+        "description": "must be a text or a list of texts",
+    },
+}
+_PATHS = ("text", "session_id", "input_tokens", "output_tokens", "cost_usd", "error")
 _KEY_RULE = "must name an environment variable (capitals, digits and _); the key itself never stands in this file"
 _SECRETS = frozenset({"api_key", "apikey", "key", "token", "secret", "password", "auth_token"})
 
@@ -56,7 +67,30 @@ _BACKEND = {
     "additionalProperties": False,
     "properties": {
         "type": {"type": "string", "title": "Kind of backend."},
-        "command": {"type": "array", "items": _TEXT, "minItems": 1, "title": "Program and leading arguments."},
+        "command": {**_PARTS, "title": "Program and leading arguments."},
+        "resume": {**_PARTS, "title": "The command where a conversation goes on."},
+        "arguments": {**_TEXTS, "title": "Further arguments of the program."},
+        "allowed_tools": {
+            "type": "array",
+            "items": _TEXT,
+            "minItems": 1,
+            "title": "Tools it may use unasked, in place of all of them.",
+        },
+        "tools_on": {**_TEXTS, "title": "Arguments that let it use its tools unasked."},
+        "tools_off": {**_TEXTS, "title": "Arguments that keep it from using any tool."},
+        "reply": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["text"],
+            "properties": dict.fromkeys(_PATHS, _TEXT),
+            "title": "Where in its JSON the program says what, by dotted path.",
+        },
+        "idle_seconds": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "title": "Longest time it may say nothing.",
+            "description": "must be a number of seconds above 0",
+        },
         "base_url": {
             "type": "string",
             "pattern": "^https?://[^\\s@]+$",
@@ -170,6 +204,8 @@ def _field_flaws(path: str, backend: Mapping[str, Any]) -> Iterable[errors.Flaw]
     for name in sorted(set(backend) - kind.fields - {"type", "models"}):
         message = f"means nothing to a backend of type {backend['type']}"
         yield errors.Flaw(path=f"{path}.{name}", code="unknown", message=message)
+    for name in sorted(kind.needed - set(backend)):
+        yield errors.Flaw(path=path, code="missing", message=f"lacks {name}")
     given = kind.any_of & set(backend)
     if kind.any_of and len(given) != 1:
         message = f"needs exactly one of {', '.join(sorted(kind.any_of))}"

@@ -80,7 +80,7 @@ class RecordingBackend:
         """
         return self._name
 
-    def resolve_model(self, tier: str) -> str:
+    def resolve_model(self, tier: str) -> str | None:
         """
         Return what the recorded backend makes of it.
         """

@@ -303,9 +303,9 @@ class AgentBackend(Protocol):
         Return the backend's name.
         """
 
-    def resolve_model(self, tier: str) -> str:
+    def resolve_model(self, tier: str) -> str | None:
         """
-        Return the model for haiku, sonnet or opus; any other name stands for itself.
+        Return the model for haiku, sonnet or opus, None for its default; any other name stands for itself.
         """
 
     async def prompt(self, prompt: AgentPrompt) -> AgentReply:
