@@ -48,14 +48,19 @@ class Request:
     """Folder that it runs in, or the descriptor of one, which is taken over."""
     env: Mapping[str, str | None] = field(default_factory=dict)
     """Variables to set over those of this process, and to leave out where the value is None."""
-    stdin: bytes | None = None
-    """What it reads; None: nothing."""
+    inherits: bool = True
+    """Whether variables of this process are handed on; if not, `env` is all that it gets."""
+    stdin: bytes | int | None = None
+    """What it reads, or the descriptor that it reads from, which is taken over; None: nothing."""
     stdout: int | None = None
-    """Descriptor of a file, readable too, that its standard output is appended to; it is taken over."""
+    """
+    Descriptor that its standard output goes to; it is taken over. Of a file, readable too and opened for appending, the
+    output is held as well. Of a socket or a pipe nothing is held: its other end is the caller's to read.
+    """
     timeout_seconds: float | None = None
     """Wall-clock limit."""
     idle_seconds: float | None = None
-    """Longest time without output; it is looked at once a second."""
+    """Longest time without output that goes to a file; it is looked at once a second."""
     cap_bytes: int = CAP_BYTES
     """Size of one output at which it is ended; it is looked at once a second."""
 

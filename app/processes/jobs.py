@@ -88,7 +88,7 @@ class Job:
         sizes = self.stdout.size_bytes(), self.stderr.size_bytes()
         if sizes != (self.stdout.seen_bytes, self.stderr.seen_bytes):
             (self.stdout.seen_bytes, self.stderr.seen_bytes), self.vital_sign = sizes, now
-        idle = self.request.idle_seconds
+        idle = self.request.idle_seconds if self.stdout.is_held else None
         if idle is not None and now >= self.vital_sign + idle:
             return "idle"
         return "output" if max(sizes) > self.request.cap_bytes else ""
@@ -170,7 +170,7 @@ class Spawner:
         opened: list[int] = []
         try:
             outputs = self._outputs(request, files, opened)
-            stdin = self._stdin(request, opened)
+            stdin = self._stdin(request, files, opened)
             pid = self._spawned(request, mark, files, (stdin, outputs[0].file, outputs[1].file))
         except BaseException:
             for file in opened:
@@ -178,12 +178,13 @@ class Spawner:
             raise
         if stdin != self._nothing:
             os.close(stdin)
+        outputs[0].hand_over()
         return Job(request, mark, pid, outputs, now)
 
     def _outputs(self, request: wire.Start, files: Sequence[int], opened: list[int]) -> list[outlets.Outlet]:
         try:
             if request.writes_to_file:
-                outputs = [outlets.Outlet(os.dup(files[-1]))]
+                outputs = [outlets.passed(os.dup(files[-1]))]
             else:
                 outputs = [outlets.fresh(self._temporary)]
             opened.append(outputs[0].file)
@@ -193,11 +194,14 @@ class Spawner:
             raise Refusal("output", error.errno) from error
         return outputs
 
-    def _stdin(self, request: wire.Start, opened: list[int]) -> int:
-        if request.stdin is None:
+    def _stdin(self, request: wire.Start, files: Sequence[int], opened: list[int]) -> int:
+        if request.stdin is None and not request.reads_from_file:
             return self._nothing
         try:
-            file = outlets.filled(self._temporary, request.stdin)
+            if request.stdin is None:
+                file = os.dup(files[request.cwd is None])
+            else:
+                file = outlets.filled(self._temporary, request.stdin)
         except OSError as error:
             raise Refusal("output", error.errno) from error
         opened.append(file)
@@ -233,7 +237,7 @@ class Spawner:
             os.chdir("/")
 
     def _environment_of(self, request: wire.Start, mark: int) -> dict[bytes, bytes]:
-        environment = dict(self._environment)
+        environment = dict(self._environment) if request.inherits else {}
         for name, value in request.env.items():
             if value is None:
                 environment.pop(name, None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from itertools import count
 
 INLINE_BYTES = 32 * 1024
@@ -23,11 +24,13 @@ class Outlet:
     One file, open.
     """
 
-    __slots__ = ("file", "seen_bytes")
+    __slots__ = ("file", "is_held", "seen_bytes")
 
-    def __init__(self, file: int) -> None:
+    def __init__(self, file: int, *, is_held: bool = True) -> None:
         self.file = file
         """Its descriptor."""
+        self.is_held = is_held
+        """Whether what is written stays here to be read; what goes through a socket or a pipe does not."""
         self.seen_bytes = 0
         """Its size when it was last looked at."""
 
@@ -35,12 +38,14 @@ class Outlet:
         """
         Return its size.
         """
-        return os.fstat(self.file).st_size
+        return os.fstat(self.file).st_size if self.is_held else 0
 
     def content(self) -> bytes | None:
         """
         Return all of it, or None if that is much.
         """
+        if not self.is_held:
+            return b""
         content = os.pread(self.file, INLINE_BYTES + 1, 0)
         return None if len(content) > INLINE_BYTES else content
 
@@ -48,7 +53,22 @@ class Outlet:
         """
         Forget it.
         """
-        os.close(self.file)
+        if self.is_held:
+            os.close(self.file)
+
+    def hand_over(self) -> None:
+        """
+        Leave it to the command, which has it by now; only then does whoever listens hear the command's end.
+        """
+        if not self.is_held:
+            os.close(self.file)
+
+
+def passed(file: int) -> Outlet:
+    """
+    Return the outlet of a descriptor that was opened by somebody else.
+    """
+    return Outlet(file, is_held=stat.S_ISREG(os.fstat(file).st_mode))
 
 
 def fresh(folder: str) -> Outlet:

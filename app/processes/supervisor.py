@@ -123,14 +123,16 @@ def _start(number: int, request: Request) -> tuple[wire.Start, list[int]]:
     """
     Return what is said to the launcher, and the open files that go with it.
     """
-    files = [file for file in (request.cwd, request.stdout) if isinstance(file, int)]
+    files = [file for file in (request.cwd, request.stdin, request.stdout) if isinstance(file, int)]
     start = wire.Start(
         number=number,
         run_id=request.run_id,
         argv=[os.fsencode(part) for part in request.argv],
         cwd=None if isinstance(request.cwd, int) else os.fsencode(request.cwd),
         env={os.fsencode(name): None if value is None else os.fsencode(value) for name, value in request.env.items()},
-        stdin=request.stdin,
+        inherits=request.inherits,
+        stdin=None if isinstance(request.stdin, int) else request.stdin,
+        reads_from_file=isinstance(request.stdin, int),
         timeout_seconds=request.timeout_seconds,
         idle_seconds=request.idle_seconds,
         cap_bytes=request.cap_bytes,

@@ -38,11 +38,15 @@ class Start(NamedTuple):
     argv: list[bytes]
     """The program and its arguments."""
     cwd: bytes | None
-    """Folder that it runs in; None: the open folder passed along."""
+    """Folder that it runs in; None: the open folder passed along, the first file."""
     env: dict[bytes, bytes | None]
     """Variables to set, and to leave out where the value is None."""
+    inherits: bool
+    """Whether they are set over the launcher's own."""
     stdin: bytes | None
     """What it reads."""
+    reads_from_file: bool
+    """Whether it reads from an open file passed along, the one after the folder."""
     timeout_seconds: float | None
     """Wall-clock limit."""
     idle_seconds: float | None

@@ -9,6 +9,7 @@ import json
 import os
 import resource
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -96,6 +97,16 @@ class TestWhatItIsGiven:
         assert (seen["KEPT"], seen["NEW"]) == ("changed", "1")
         assert not {"HOME", "PWD", "CONTROL_ROOM_API_TOKEN"} & seen.keys()
         assert {name for name in seen if name.startswith("CONTROL_ROOM_")} == {marks.VARIABLE}
+
+    async def test_an_environment_can_be_given_whole(self, running: supervisor.Supervisor) -> None:
+        """Nothing of the service's is handed on then, not even where programs are looked for."""
+        script = "import os, json; print(json.dumps(dict(os.environ)))"
+        ended = await running.run(python(script, env={"ONLY": "this", "HOME": None}, inherits=False))
+        seen = json.loads(ended.stdout.content)
+        found = await running.run(request("sh", "-c", "echo $ONLY", env={"ONLY": "that"}, inherits=False))
+
+        assert {name for name in seen if name != "LC_CTYPE"} == {"ONLY", marks.VARIABLE}
+        assert found.stdout.content == b"that\n"
 
     @pytest.mark.parametrize("text", [b"", b"one\ntwo\n", b"x" * 3_000_000])
     async def test_input_is_read_to_its_end(self, running: supervisor.Supervisor, text: bytes) -> None:
@@ -195,6 +206,60 @@ class TestWhatItSays:
         ended = await running.run(shell("printf 'a\\000b'; echo err >&2", stdout=file))
 
         assert (tmp_path / "out").read_bytes() == ended.stdout.content == b"a\0b"
+
+    async def test_a_command_can_be_talked_to(self, running: supervisor.Supervisor) -> None:
+        """Through a socket of the caller's own, words go to and fro while it runs, and its end is heard."""
+        await running.run(request("/bin/true"))
+        before = _open_files(running)
+        ours, theirs = socket.socketpair()
+        reader, writer = await asyncio.open_connection(sock=ours)
+        streams = {"stdin": os.dup(theirs.fileno()), "stdout": theirs.detach()}
+        script = "while read line; do echo heard $line; done; echo over; echo err >&2; exit 4"
+        work = asyncio.ensure_future(running.run(shell(script, **streams)))
+        heard = []
+        for word in (b"one", b"two"):
+            writer.write(word + b"\n")
+            heard.append(await reader.readline())
+        writer.write_eof()
+        heard.append(await reader.read())
+        ended = await work
+        writer.close()
+        await writer.wait_closed()
+
+        assert heard == [b"heard one\n", b"heard two\n", b"over\n"]
+        assert (ended.exit_code, ended.stdout, ended.stderr.content) == (4, commands.Output(), b"err\n")
+        assert _open_files(running) == before
+
+    async def test_a_pipe_of_the_callers_ends_with_the_command(
+        self, running: supervisor.Supervisor, tmp_path: Path
+    ) -> None:
+        """Whoever reads is not kept waiting by the launcher, nor by what the command has left behind."""
+        reader, writer = os.pipe()
+        argv = broods.argv(tmp_path, "stubborn", "child", "leave")
+        ended = await running.run(request(*argv, stdin=os.open(os.devnull, os.O_RDONLY), stdout=writer))
+        rest = os.read(reader, 10)
+        os.close(reader)
+
+        assert (ended.exit_code, ended.leftovers, rest) == (0, 1, b"")
+
+    async def test_silence_is_not_told_of_a_stream(self, running: supervisor.Supervisor) -> None:
+        """What goes through the caller's own socket is the caller's to time."""
+        ours, theirs = socket.socketpair()
+        with ours:
+            ended = await running.run(shell("sleep 2.5", stdout=theirs.detach(), idle_seconds=0.5))
+
+        assert (ended.cause, ended.exit_code) == ("", 0)
+
+    async def test_streams_of_a_command_that_cannot_be_started_are_closed(self, running: supervisor.Supervisor) -> None:
+        """The other end hears at once that nobody is there."""
+        ours, theirs = socket.socketpair()
+        streams = {"stdin": os.dup(theirs.fileno()), "stdout": theirs.detach()}
+        with ours:
+            with pytest.raises(commands.NotStarted):
+                await running.run(request("no-such-program", **streams))
+            ours.settimeout(10)
+
+            assert ours.recv(1) == b""
 
     async def test_many_commands_at_a_time(self, running: supervisor.Supervisor) -> None:
         """Two hundred commands at a time each get their own result, and no descriptor is left open."""
@@ -497,6 +562,10 @@ class TestElsewhere:
         late = await elsewhere.run(shell("sleep 60", timeout_seconds=0.2))
 
         assert (said.exit_code, said.stdout.content, late.cause) == (5, b"out\n", "timeout")
+
+
+def _open_files(running: supervisor.Supervisor) -> list[int]:
+    return [len(os.listdir(f"/proc/{pid}/fd")) for pid in ("self", running.launcher_pid)]
 
 
 def _count_of_processes(running: supervisor.Supervisor) -> int:
