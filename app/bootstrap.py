@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from app import clock, errors, resources, settings, telemetry
-from app.agents import backends, configuration, roster
+from app.agents import backends, configuration, roster, surroundings
 from app.agents import performer as agent_performer
 from app.control import adoption, children, health, inventory, prompts, recipes, routing, runs, shelf, starting
 from app.control import workspaces as control_workspaces
@@ -23,7 +23,7 @@ from app.engine import operations, plain, ports, probes, refusals, runner
 from app.execution import crash_probes, measured
 from app.execution.embedded import pool
 from app.processes import allowance, supervisor
-from app.storage import directory, disk_store, memory, opener, store
+from app.storage import agent_sessions, directory, disk_store, memory, opener, store
 from app.storage.sql import index
 from app.tools import checks, commands, issue_performer
 from app.tools import performer as tool_performer
@@ -125,7 +125,8 @@ async def build(chosen: settings.Settings, use: Use = Use(), world: World | None
     async with AsyncExitStack() as closing:
         kept = await _store(closing, chosen, use, world, reference)
         running = await _supervisor(closing, chosen, use, world)
-        speaking = backends.Backends(people.backends, world.clock)
+        sessions = _agent_sessions(closing, chosen, use)
+        speaking = backends.Backends(people.backends, _surroundings(world.clock, running, sessions))
         closing.push_async_callback(speaking.close)
         equipment = _equipment(chosen, people, world, reference, speaking, running, kept)
         room = _room(chosen, world, reference, equipment, kept)
@@ -176,7 +177,7 @@ def examine(chosen: settings.Settings) -> list[settings.Remark]:
     remarks = [_remark(broken.path, flaw, fatal=True) for broken in people.broken for flaw in broken.flaws]
     remarks += [_remark(fault.file, fault.flaw) for fault in prompts.load(_prompt_folders(chosen.project)).flaws]
     remarks += [_remark(entry.path, flaw) for entry in reference.catalogue.all() for flaw in entry.flaws]
-    lacking = backends.Backends(people.backends, clock.SystemClock()).check()
+    lacking = _unused_backends(chosen, people).check()
     return remarks + [settings.Remark(setting=f"backend {name}", message=lack, fatal=False) for name, lack in lacking]
 
 
@@ -189,7 +190,7 @@ def examine_agents(chosen: settings.Settings) -> list[dict[str, Any]]:
     """
     people = _roster(chosen)
     _refuse_broken(people)
-    lacking = dict(backends.Backends(people.backends, clock.SystemClock()).check())
+    lacking = dict(_unused_backends(chosen, people).check())
     return [agent.to_json() | {"problem": lacking.get(agent.backend)} for agent in people.agents]
 
 
@@ -294,6 +295,31 @@ async def _supervisor(
     if not use.look_only:
         await running.sweep()
     return running
+
+
+def _agent_sessions(closing: AsyncExitStack, chosen: settings.Settings, use: Use) -> agent_sessions.StoredAgentSessions:
+    if use.look_only:
+        return agent_sessions.MemoryAgentSessions()
+    sessions = agent_sessions.in_folder(chosen.project.data_directory)
+    closing.callback(sessions.close)
+    return sessions
+
+
+def _surroundings(
+    time: clock.Clock, running: supervisor.Supervisor, sessions: agent_sessions.StoredAgentSessions
+) -> surroundings.Surroundings:
+    return surroundings.Surroundings(
+        clock=time, supervisor=running, sessions=sessions, environ=os.environ, home=Path.home()
+    )
+
+
+def _unused_backends(chosen: settings.Settings, people: configuration.Roster) -> backends.Backends:
+    """
+    Return backends that can be looked at; nothing is started or touched.
+    """
+    running = supervisor.Supervisor(chosen.project.data_directory / "processes", clock.RandomIds(), os.environ)
+    around = _surroundings(clock.SystemClock(), running, agent_sessions.MemoryAgentSessions())
+    return backends.Backends(people.backends, around)
 
 
 def _equipment(

@@ -4,27 +4,17 @@ Backends by name, and the types that there are of them.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from app import clock, errors
+from app import errors
 from app.agents import entries, local, scripts
 from app.agents.configuration import BackendConfig
 from app.agents.documents import nearest
 from app.agents.scripted import RecordingBackend, ScriptedBackend
+from app.agents.surroundings import Surroundings
 from app.engine import ports
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """
-    What a backend is made with beside its configuration.
-    """
-
-    clock: clock.Clock
-    """Time."""
-    get: Callable[[str], ports.AgentBackend]
-    """Another backend, by its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +38,9 @@ class Backends:
     The configured backends, each made when it is first asked for.
     """
 
-    def __init__(self, configs: Mapping[str, BackendConfig], clock: clock.Clock) -> None:
+    def __init__(self, configs: Mapping[str, BackendConfig], surroundings: Surroundings) -> None:
         self._configs = configs
-        self._surroundings = Surroundings(clock=clock, get=self.get)
+        self._surroundings = dataclasses.replace(surroundings, get=self.get)
         self._made: dict[str, ports.AgentBackend] = {}
 
     def get(self, name: str) -> ports.AgentBackend:
@@ -65,6 +55,12 @@ class Backends:
             config = self._config(name)
             self._made[name] = type_of(config.type).make(config, self._surroundings)
         return self._made[name]
+
+    def names(self) -> list[str]:
+        """
+        Return the names of all backends.
+        """
+        return sorted(self._configs)
 
     def check(self) -> list[tuple[str, str]]:
         """

@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from app import errors
 from app.engine import plain
 
 
@@ -33,6 +34,9 @@ class AgentSession:
 class AgentSessions(Protocol):
     """
     Where agent sessions are kept.
+
+    Every method refuses an id that none can have (`errors.InputRefused`, `bad_agent_session_id`), and what reads says
+    `errors.AgentFailed` with the code `agent_session_damaged` of a file that cannot be believed; nothing of it is lost.
     """
 
     async def find(self, agent_session_id: str) -> AgentSession | None:
@@ -63,7 +67,8 @@ class AgentSessions(Protocol):
 
     def hold(self, agent_session_id: str, holder: str) -> AbstractAsyncContextManager[None]:
         """
-        Keep everybody else from speaking in a session for the block; a holder may hold it several times over.
+        Keep everybody else from speaking in a session for the block, other processes too; a holder may hold it several
+        times over.
 
         Args:
             holder: Who asks, e.g. a run's id.
@@ -71,3 +76,27 @@ class AgentSessions(Protocol):
         Raises:
             errors.Conflict: `session_locked`; the detail names the present holder.
         """
+
+    async def claim(self, agent_session_id: str, run_id: str) -> None:
+        """
+        Note that a run has the session from now on, in the place of any other; it is durable once this returns.
+
+        Raises:
+            errors.StorageFault: it could not be written.
+        """
+
+    async def claimant(self, agent_session_id: str) -> str | None:
+        """
+        Return the run that claimed the session last, whatever has become of it; None if no run has.
+        """
+
+
+def locked(agent_session_id: str, holder: str) -> errors.Conflict:
+    """
+    Make the error that says who has a session.
+    """
+    return errors.Conflict(
+        f"The conversation {agent_session_id:.80} is taken: {holder} speaks in it.",
+        code="session_locked",
+        detail={"agent_session_id": agent_session_id, "holder": holder},
+    )

@@ -14,7 +14,9 @@ from app.engine import runs
 
 RUNS = "runs"
 TRASH = "runs/.trash"
+WORKSPACES = "runs/.workspaces"
 SESSIONS = "audit/sessions"
+AGENT_SESSIONS = "sessions/agents"
 ISSUES = "issues"
 COMMITS = "commits"
 
@@ -28,12 +30,13 @@ ADOPTED = "steps.jsonl.adopted"
 ADOPTED_CONTROL = "control.jsonl.adopted"
 LOGS = "logs"
 
-FOLDERS = (RUNS, TRASH, "audit", SESSIONS, "sessions", ISSUES, COMMITS)
+FOLDERS = (RUNS, TRASH, "audit", SESSIONS, "sessions", AGENT_SESSIONS, ISSUES, COMMITS)
 """Folders that a data directory always has."""
 
 _NEW = ".new-"
 _RUN_ID = re.compile(runs.RUN_ID_PATTERN)
 _PROJECTION = re.compile(r"[A-Za-z0-9_-]{1,64}\.json")
+_AGENT_SESSION = re.compile(r"[a-z0-9_][a-z0-9_-]{0,127}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._#@+=,~%\[\]-]")
 _LONGEST_NAME = 200
 
@@ -117,6 +120,16 @@ def session_folder(session_id: str) -> str:
     Return the folder of a session's receipts.
     """
     return f"{SESSIONS}/{file_name(session_id)}"
+
+
+def agent_session_folder(agent_session_id: str) -> str:
+    """
+    Return the folder of a conversation: its id as it stands where that is harmless in any file system, else a hash.
+    """
+    if _AGENT_SESSION.fullmatch(agent_session_id):
+        return f"{AGENT_SESSIONS}/{agent_session_id}"
+    digest = hashlib.sha256(agent_session_id.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{AGENT_SESSIONS}/%{digest}"
 
 
 def issue_file(issue_id: str) -> str:

@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from app import clock
 from app.agents import local
 from app.agents.backends import Backends
 from app.agents.configuration import TIERS, BackendConfig, Recording
 from app.engine import ports
-from tests.unit.agents import living
+from tests.unit.agents import around, living
 from tests.unit.agents.prompts import SLOW, prompt
 
 CANCEL_SECONDS = 2.0
@@ -52,7 +51,7 @@ def make(tmp_path: Path) -> Making:
             name="taped-script", type="scripted", record=Recording(backend="script", file=tmp_path / "script.jsonl")
         ),
     ]
-    return lambda: Backends({config.name: config for config in configs}, clock.SystemClock())
+    return lambda: Backends({config.name: config for config in configs}, around.surroundings())
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from app import clock, errors
+from app import errors
 from app.agents import backends, local
 from app.agents.backends import Backends
 from app.agents.configuration import BackendConfig, Recording
-from tests.unit.agents import living
+from tests.unit.agents import around, living
 from tests.unit.agents.prompts import prompt
 
 
@@ -20,7 +20,7 @@ def registry(*configs: BackendConfig) -> Backends:
     """
     Return a registry of backends.
     """
-    return Backends({config.name: config for config in configs}, clock.SystemClock())
+    return Backends({config.name: config for config in configs}, around.surroundings())
 
 
 def test_a_backend_is_made_once_and_nothing_is_started() -> None:

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from app import clock, errors
+from app import errors
 from app.agents.backends import Backends
 from app.agents.configuration import BackendConfig
 from app.agents.performer import MAX_PROMPT_BYTES, AgentPerformer
 from app.engine import operations, ports, records, states
+from tests.unit.agents import around
 from tests.unit.calls import Desk
 
 
@@ -54,7 +55,7 @@ def backing(tmp_path: Path) -> Backing:
         path = tmp_path / "script.json"
         path.write_text(json.dumps({"*": script}))
         config = BackendConfig(name="script", type="scripted", file=path, models={"haiku": "small-1"})
-        return Noting({"script": config}, clock.SystemClock())
+        return Noting({"script": config}, around.surroundings())
 
     return build
 

@@ -17,6 +17,7 @@ from app.agents.performer import AgentPerformer
 from app.dialects.registry import DIALECTS
 from app.engine import library, plain, ports, probes, runner
 from app.engine.states import RunState
+from tests.unit.agents import around
 from tests.unit.engine import logs, samples
 
 DIALECT: Any = DIALECTS["agent_recipes"]
@@ -130,7 +131,7 @@ class Listening(Backends):
     """
 
     def __init__(self, configs: Mapping[str, BackendConfig]) -> None:
-        super().__init__(configs, clock.SystemClock())
+        super().__init__(configs, around.surroundings())
         self.prompts: list[ports.AgentPrompt] = []
 
     def get(self, name: str) -> ports.AgentBackend:

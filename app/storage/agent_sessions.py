@@ -1,0 +1,284 @@
+"""
+Agent sessions on a disk: a folder for each conversation, with who it is, who has it and what was said.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from app import errors
+from app.engine import agent_sessions, plain
+from app.engine.agent_sessions import AgentSession
+from app.storage import disk, layout
+from app.storage.disk import Disk, Lock
+from app.storage.memory_disk import MemoryDisk
+from app.storage.os_disk import OsDisk
+from app.storage.room import Room
+from app.storage.workers import Inline, Threads, Workers
+
+ID_CHARACTERS = 1000
+"""Longest id of an agent session."""
+
+_SESSION, _TURNS, _CLAIM, _HOLDER = "session.json", "turns.jsonl", "claim.json", "holder.json"
+_FOLDERS = (layout.AGENT_SESSIONS.partition("/")[0], layout.AGENT_SESSIONS)
+_FIELDS = {field.name for field in dataclasses.fields(AgentSession)}
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False)
+class _Hold:
+    holder: str
+    lock: Lock
+    count: int = 1
+
+
+class StoredAgentSessions:
+    """
+    `agent_sessions.AgentSessions` over any disk.
+    """
+
+    def __init__(self, files: Disk, workers: Workers) -> None:
+        # One worker: what is written about a session is written in the order in which it was asked for.
+        self._disk, self._workers = files, workers
+        self._room = Room()
+        self._held: dict[str, _Hold] = {}
+
+    async def find(self, agent_session_id: str) -> AgentSession | None:
+        """
+        Return what is known of a session.
+        """
+        found = await self._read(agent_session_id, _SESSION)
+        return None if found is None else _session(found, agent_session_id)
+
+    async def keep(self, session: AgentSession) -> None:
+        """
+        Put a session in the place of what was known of it.
+        """
+        await self._replace(session.agent_session_id, _SESSION, dataclasses.asdict(session))
+
+    async def turns(self, agent_session_id: str) -> Sequence[Mapping[str, plain.Json]]:
+        """
+        Return what was said so far.
+        """
+        path = f"{_folder(agent_session_id)}/{_TURNS}"
+        return _turns(await self._workers.run(lambda: _content(self._disk, path)), path)
+
+    async def add_turns(self, agent_session_id: str, turns: Sequence[Mapping[str, plain.Json]]) -> None:
+        """
+        Append turns, in one line, since a crash may leave some of several.
+        """
+        path = f"{_folder(agent_session_id)}/{_TURNS}"
+        line = plain.encode(plain.plain(list(turns))) + b"\n"
+        await self._written(path, lambda: self._append(path, line))
+
+    async def claim(self, agent_session_id: str, run_id: str) -> None:
+        """
+        Note that a run has the session from now on.
+        """
+        await self._replace(agent_session_id, _CLAIM, {"agent_session_id": agent_session_id, "run_id": run_id})
+
+    async def claimant(self, agent_session_id: str) -> str | None:
+        """
+        Return the run that claimed the session last.
+        """
+        found = await self._read(agent_session_id, _CLAIM)
+        if found is None:
+            return None
+        run_id = found.get("run_id")
+        if not isinstance(run_id, str) or found.get("agent_session_id") != agent_session_id:
+            raise _damaged(f"{_folder(agent_session_id)}/{_CLAIM}", "it does not say which run has the conversation")
+        return run_id
+
+    @asynccontextmanager
+    async def hold(self, agent_session_id: str, holder: str) -> AsyncIterator[None]:
+        """
+        Keep everybody else from speaking in a session for the block.
+        """
+        folder = _folder(agent_session_id)
+        self._take(folder, agent_session_id, holder)
+        try:
+            yield
+        finally:
+            self._let_go(folder)
+
+    def close(self) -> None:
+        """
+        Finish what is being written.
+        """
+        self._workers.close()
+
+    # -- holding: no step of it waits for a disk, and so none of it can be cut in two
+
+    def _take(self, folder: str, agent_session_id: str, holder: str) -> None:
+        held = self._held.get(folder)
+        if held is not None:
+            if held.holder != holder:
+                raise agent_sessions.locked(agent_session_id, held.holder)
+            held.count += 1
+            return
+        try:
+            self._add(folder)
+            lock = self._disk.lock(folder)
+            if lock is None:
+                raise agent_sessions.locked(agent_session_id, self._holder_elsewhere(folder))
+            self._held[folder] = _Hold(holder, lock)
+            self._disk.write(f"{folder}/{_HOLDER}", plain.encode({"holder": plain.plain(holder)}), sync=False)
+        except OSError as error:
+            self._let_go(folder)
+            raise self._room.failed(folder, error) from error
+
+    def _let_go(self, folder: str) -> None:
+        held = self._held.get(folder)
+        if held is None:
+            return
+        held.count -= 1
+        if held.count <= 0:
+            del self._held[folder]
+            with contextlib.suppress(OSError):
+                self._disk.remove(f"{folder}/{_HOLDER}")
+            held.lock.release()
+
+    def _holder_elsewhere(self, folder: str) -> str:
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+            return str(json.loads(self._disk.read(f"{folder}/{_HOLDER}"))["holder"])
+        return "another process"
+
+    # -- reading and writing
+
+    async def _read(self, agent_session_id: str, name: str) -> dict[str, Any] | None:
+        path = f"{_folder(agent_session_id)}/{name}"
+        content = await self._workers.run(lambda: _content(self._disk, path))
+        return None if content is None else _object(content, path)
+
+    async def _replace(self, agent_session_id: str, name: str, value: Mapping[str, plain.Json]) -> None:
+        path = f"{_folder(agent_session_id)}/{name}"
+        content = plain.encode(plain.plain(value)) + b"\n"
+
+        def put() -> None:
+            self._add_durably(path)
+            disk.replace(self._disk, path, content, sync=True)
+
+        await self._written(path, put)
+
+    async def _written(self, path: str, job: Callable[[], None]) -> None:
+        try:
+            await self._workers.run(job)
+        except OSError as error:
+            raise self._room.failed(path, error) from error
+
+    def _append(self, path: str, line: bytes) -> None:
+        self._add_durably(path)
+        disk.append_whole(self._disk, path, line, sync=True)
+        self._disk.sync_folder(path.rpartition("/")[0])
+
+    def _add_durably(self, path: str) -> None:
+        if not self._disk.has_file(path):
+            # The folder may be there and its name not be durable: whoever made it may have died.
+            self._add(path.rpartition("/")[0])
+            for folder in ("", *_FOLDERS):
+                self._disk.sync_folder(folder)
+
+    def _add(self, folder: str) -> None:
+        for name in (*_FOLDERS, folder):
+            self._disk.add_folder(name)
+
+
+class MemoryAgentSessions(StoredAgentSessions):
+    """
+    The same over a disk in memory, which can forget what was not synced.
+    """
+
+    def __init__(self, files: MemoryDisk | None = None) -> None:
+        self.disk = files or MemoryDisk()
+        """What they lie on."""
+        super().__init__(self.disk, Inline())
+
+    def crashed(self, *, lose_unsynced: bool = False) -> MemoryAgentSessions:
+        """
+        Return the sessions as a restart finds them.
+
+        Args:
+            lose_unsynced: Whether the machine lost power; otherwise only the process died.
+        """
+        return MemoryAgentSessions(self.disk.crashed(lose_unsynced=lose_unsynced))
+
+
+def in_folder(data_directory: Path) -> StoredAgentSessions:
+    """
+    Return the sessions of a data directory; nothing is touched before it is asked for.
+    """
+    return StoredAgentSessions(OsDisk(data_directory), Threads(1, "agent-sessions"))
+
+
+def _folder(agent_session_id: str) -> str:
+    if not 0 < len(agent_session_id) <= ID_CHARACTERS or not agent_session_id.isprintable():
+        raise errors.InputRefused(
+            f"No conversation has the id {agent_session_id!r:.80}: it has 1 to {ID_CHARACTERS} printable characters.",
+            code="bad_agent_session_id",
+        )
+    return layout.agent_session_folder(agent_session_id)
+
+
+def _content(files: Disk, path: str) -> bytes | None:
+    try:
+        return files.read(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise _damaged(path, f"it cannot be read ({error.strerror or error})") from error
+
+
+def _session(found: Mapping[str, Any], agent_session_id: str) -> AgentSession:
+    path = f"{_folder(agent_session_id)}/{_SESSION}"
+    try:
+        session = AgentSession(**{name: value for name, value in found.items() if name in _FIELDS})
+    except TypeError as error:
+        raise _damaged(path, "a field is missing") from error
+    texts = (session.agent_session_id, session.backend, session.working_dir, session.program_session_id or "")
+    if not all(isinstance(text, str) for text in texts) or not isinstance(session.created, bool):
+        raise _damaged(path, "a field is of the wrong kind")
+    if session.agent_session_id != agent_session_id:
+        raise _damaged(path, f"it is about {session.agent_session_id!r:.80}")
+    return session
+
+
+def _turns(content: bytes | None, path: str) -> list[Mapping[str, plain.Json]]:
+    # Behind the last newline is what a crash left of a line that nobody was told of.
+    lines = (content or b"").split(b"\n")[:-1]
+    found: list[Mapping[str, plain.Json]] = []
+    for number, line in enumerate(lines, start=1):
+        turns = _parsed(line)
+        if not isinstance(turns, list) or not all(isinstance(turn, dict) for turn in turns):
+            raise _damaged(path, f"line {number} is no list of turns")
+        found += turns
+    return found
+
+
+def _object(content: bytes, path: str) -> dict[str, Any]:
+    value = _parsed(content)
+    if not isinstance(value, dict):
+        raise _damaged(path, "it is no JSON object")
+    return value
+
+
+def _parsed(content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _damaged(path: str, why: str) -> errors.AgentFailed:
+    return errors.AgentFailed(
+        f"What is kept of the conversation cannot be believed: {path}: {why}. Repair or remove that file.",
+        code="agent_session_damaged",
+        detail={"file": path},
+    )

@@ -1,0 +1,37 @@
+"""
+What backends have around them in tests: the real supervisor, started when a program is first run; sessions in memory.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from app import clock
+from app.agents.surroundings import Supervisor, Surroundings
+from app.engine import agent_sessions
+from app.processes import supervisor
+from app.storage.agent_sessions import MemoryAgentSessions
+
+
+def surroundings(
+    *,
+    running: Supervisor | None = None,
+    sessions: agent_sessions.AgentSessions | None = None,
+    environ: Mapping[str, str] | None = None,
+    home: Path | None = None,
+    time: clock.Clock | None = None,
+) -> Surroundings:
+    """
+    Return surroundings, with what a test brings put in their place.
+    """
+    place = Path(tempfile.gettempdir()) / "control-room-of-nobody"
+    return Surroundings(
+        clock=time or clock.SystemClock(),
+        supervisor=running or supervisor.Supervisor(place / "processes", clock.RandomIds(), os.environ),
+        sessions=sessions or MemoryAgentSessions(),
+        environ=os.environ if environ is None else environ,
+        home=home or Path.home(),
+    )
