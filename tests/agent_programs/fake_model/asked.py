@@ -1,0 +1,97 @@
+"""
+Requests as a fake model sees them, whatever the dialect they came in.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """
+    One message of the conversation so far.
+    """
+
+    role: str
+    """`user`, `assistant` or `tool`."""
+    text: str
+    """What it says; of a tool its result."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """
+    One request for a reply.
+    """
+
+    dialect: str
+    """`anthropic`, `responses`, `chat` or `gemini`."""
+    path: str
+    """Path of the request, its query included."""
+    headers: Mapping[str, str]
+    """Headers, their names in small letters."""
+    body: Mapping[str, Any]
+    """The whole request."""
+    model: str
+    """Model that is asked."""
+    system: str
+    """Standing instructions."""
+    turns: tuple[Turn, ...]
+    """Conversation so far, without the standing instructions."""
+    offered: Mapping[str, Mapping[str, Any] | None]
+    """Tools by name with the schema of their arguments; None: the argument is a text."""
+    streaming: bool
+    """Whether the reply is to come in pieces."""
+
+    @property
+    def said(self) -> str:
+        """
+        Return everything that users said.
+        """
+        return "\n".join(turn.text for turn in self.turns if turn.role == "user")
+
+    @property
+    def prompt(self) -> str:
+        """
+        Return what the user said last, and whatever the program put beside it.
+        """
+        last: list[str] = []
+        for turn in reversed(self.turns):
+            if turn.role != "user" and last:
+                break
+            if turn.role == "user":
+                last.insert(0, turn.text)
+        return "\n".join(last)
+
+    @property
+    def after_tool(self) -> str | None:
+        """
+        Return the result of the tool that has just been called; None if none has.
+        """
+        last = self.turns[-1] if self.turns else None
+        return last.text if last is not None and last.role == "tool" else None
+
+    @property
+    def everything(self) -> str:
+        """
+        Return the whole request as a text.
+        """
+        return json.dumps(self.body, ensure_ascii=False)
+
+
+def text_of(content: Any) -> str:
+    """
+    Return the text within a message's content, which may be a text, a part, or a list of parts.
+    """
+    if isinstance(content, str):
+        return content
+    if isinstance(content, Mapping):
+        known = next((content[name] for name in ("text", "content", "output") if name in content), None)
+        return json.dumps(content) if known is None else text_of(known)
+    if isinstance(content, Iterable):
+        return "\n".join(text_of(part) for part in content)
+    return ""
