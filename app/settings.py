@@ -36,6 +36,10 @@ OUTSIDE = (RUN_ID, DEPTH, "CONTROL_ROOM_COMMAND", "CONTROL_ROOM_SERVER", CRASH_A
 """Variables with the prefix that are no settings: facts for what the service starts, the client's server, tests."""
 
 
+CONTAINMENTS = ("auto", "namespace", "guard")
+"""What may be wanted of agents' programs: a namespace where there can be one, nothing else, or never one."""
+
+
 def _setting(default: Any, env: str, meaning: str) -> Any:
     metadata = {"env": PREFIX + env, "meaning": meaning}
     if callable(default):
@@ -97,6 +101,15 @@ class PoolSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessSettings:
+    """
+    Settings of the programs that runs start.
+    """
+
+    containment: str = _setting("auto", "CONTAINMENT", "How agents are kept together: auto, namespace or guard.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TelemetrySettings:
     """
     Settings of logs.
@@ -117,6 +130,8 @@ class Settings:
     """The project and its data."""
     pool: PoolSettings = field(default_factory=PoolSettings)
     """The worker pool."""
+    processes: ProcessSettings = field(default_factory=ProcessSettings)
+    """The programs that runs start."""
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     """Logs."""
 
@@ -181,7 +196,13 @@ def check(settings: Settings, environ: Mapping[str, str] | None = None) -> list[
     Return what is wrong or doubtful about the settings; fatal remarks keep the service from starting.
     """
     environ = os.environ if environ is None else environ
-    return [*_unknown(environ), *_check_server(settings.server), *_check_project(settings), *_check_pool(settings.pool)]
+    return [
+        *_unknown(environ),
+        *_check_server(settings.server),
+        *_check_project(settings),
+        *_check_pool(settings.pool),
+        *_check_processes(settings.processes),
+    ]
 
 
 def examine(environ: Mapping[str, str]) -> tuple[Settings | None, list[Remark]]:
@@ -316,6 +337,12 @@ def _check_pool(pool: PoolSettings) -> list[Remark]:
     if not 0 <= pool.stop_grace_seconds < math.inf:
         remarks.append(_fatal("STOP_GRACE_SECONDS", "must be a number of seconds, not negative"))
     return remarks if pool.max_depth >= 0 else [*remarks, _fatal("MAX_DEPTH", "must not be negative")]
+
+
+def _check_processes(processes: ProcessSettings) -> list[Remark]:
+    if processes.containment in CONTAINMENTS:
+        return []
+    return [_fatal("CONTAINMENT", f"must be one of {', '.join(CONTAINMENTS)}")]
 
 
 def _fatal(name: str, message: str) -> Remark:

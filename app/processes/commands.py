@@ -63,6 +63,26 @@ class Request:
     """Longest time without output that goes to a file; it is looked at once a second."""
     cap_bytes: int = CAP_BYTES
     """Size of one output at which it is ended; it is looked at once a second."""
+    contained: bool = False
+    """Whether it gets a namespace of its own where the system lets it, for a few milliseconds more."""
+    agent_session_id: str | None = None
+    """Conversation of an agent that it belongs to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Active:
+    """
+    A command that has not ended.
+    """
+
+    run_id: str
+    """Run that it belongs to."""
+    agent_session_id: str | None
+    """Conversation of an agent that it belongs to."""
+    program: str
+    """Its program; arguments may hold what is nobody's business."""
+    pid: int | None
+    """Its first process; None if that has not been started yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +104,7 @@ class Ended:
     """
 
     pid: int
-    """Its first process."""
+    """Its first process; in a namespace, the one that stands for all."""
     exit_code: int | None
     """Exit code; None if a signal ended it."""
     signal: int | None
@@ -103,3 +123,5 @@ class Ended:
     """Processor time of it and of its children."""
     peak_bytes: int
     """Most memory that one of its processes held."""
+    containment: str = "guard"
+    """How it was kept together: `guard`, `namespace`, `user_namespace`."""

@@ -4,42 +4,34 @@ Jobs: commands as their launcher sees them, from their start until nothing of th
 
 from __future__ import annotations
 
-import errno
 import math
 import os
 import resource
 import signal
-import stat
 from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
-from app.processes import kin, marks, outlets, wire
+from app.processes import kin, namespaces, outlets, wardens, wire
 
 GRACE_SECONDS = 0.2
 """Time between SIGTERM and SIGKILL."""
 
 _AGAIN_SECONDS = 0.02
 _PATIENCE_SECONDS = 5.0
-_DEFAULT_PATH = os.fsencode(os.defpath)
-_MARK_VARIABLE = marks.VARIABLE.encode()
-_NOT_INHERITED = (b"PWD", b"OLDPWD")
-_RESET = tuple(
-    getattr(signal, name)
-    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGPIPE", "SIGXFSZ", "SIGCHLD", "SIGUSR1", "SIGUSR2")
-)
-_MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
+_NO_REPORT = wardens.Report("", 0, 0, 0.0, 0, False)
 
 
-class Refusal(Exception):
+class Child(NamedTuple):
     """
-    The command cannot be started.
+    A process that was started.
     """
 
-    def __init__(self, what: str, number: int | None) -> None:
-        super().__init__(what)
-        self.what = what
-        """`program`, `cwd` or `output`."""
-        self.errno = number or 0
-        """The system's reason."""
+    pid: int
+    """Its id."""
+    way: int | None
+    """Way into its namespace, if it is a warden."""
+    reports: int | None
+    """Descriptor that its report comes from, if it is one."""
 
 
 class Job:
@@ -48,31 +40,58 @@ class Job:
     """
 
     __slots__ = (
-        "cause", "due", "first_kill", "leftovers", "limit_at", "mark", "number", "pid", "place", "request",
-        "started_by", "status", "stderr", "stdout", "struck", "survivors", "usage", "vital_sign",
+        "cause", "due", "first_kill", "leftovers", "limit_at", "mark", "members", "number", "pid", "place", "report",
+        "reports", "request", "started_by", "stderr", "stdout", "struck", "vital_sign", "way",
     )  # fmt: skip
 
-    def __init__(self, request: wire.Start, mark: int, pid: int, outputs: Sequence[outlets.Outlet], now: float) -> None:
-        self.request, self.number, self.mark, self.pid = request, request.number, mark, pid
+    def __init__(
+        self, request: wire.Start, mark: int, child: Child, outputs: Sequence[outlets.Outlet], now: float
+    ) -> None:
+        self.request, self.number, self.mark = request, request.number, mark
+        self.pid, self.way, self.reports = child
         self.stdout, self.stderr = outputs
         # Not asked of the system: to be told of a process that is being born takes as long as the birth.
         self.started_by = kin.ticks()
         """When it had started, in ticks."""
         self.place = 0
         """Its line in the register."""
-        self.status: int | None = None
-        """Wait status of its first process; None while that lives."""
-        self.usage: resource.struct_rusage | None = None
-        """What it has used."""
+        self.report: wardens.Report | None = None
+        """How its first process ended; None while that lives."""
         self.cause: wire.Cause = ""
         """Why it is being ended; empty if it ends by itself."""
         self.due: float | None = None
         """When its processes are struck next; None while nobody wants its end."""
-        self.struck = self.leftovers = self.survivors = 0
+        self.struck = self.leftovers = self.members = 0
         self.vital_sign = now
         self.limit_at = math.inf if request.timeout_seconds is None else now + request.timeout_seconds
         """When it is ended for taking too long."""
         self.first_kill = 0.0
+
+    @property
+    def has_left_others(self) -> bool:
+        """
+        Tell whether its warden has said that it has ended and left others behind.
+        """
+        return self.report is not None and self.report.lingers
+
+    def listen(self) -> None:
+        """
+        Hear how it ended, if it has a warden and that has told it.
+        """
+        if self.reports is not None and self.report is None:
+            self.report = wardens.heard(self.reports)
+
+    def bury(self, status: int, usage: resource.struct_rusage) -> None:
+        """
+        Note that its first process is dead, and with a warden everybody: then the warden's word counts, if it gave one.
+        """
+        self.listen()
+        if self.report is None:
+            fault: Literal["", "containment"] = (
+                "containment" if self.reports is not None and os.WIFEXITED(status) else ""
+            )
+            peak_bytes = usage.ru_maxrss * (1024 if kin.LINUX else 1)
+            self.report = wardens.Report(fault, 0, status, usage.ru_utime + usage.ru_stime, peak_bytes, False)
 
     def end(self, cause: wire.Cause, now: float) -> None:
         """
@@ -102,9 +121,9 @@ class Job:
             kin.strike(pid, table[pid].started, number)
         if not kin.LINUX:
             kin.strike_group(self.pid, number)
+        self.members = len(members - {self.pid})
         if not self.cause:
-            self.leftovers = max(self.leftovers, len(members))
-        self.survivors = len(members)
+            self.leftovers = max(self.leftovers, self.members)
         self.struck += 1
         self.first_kill = now if self.struck == 2 else self.first_kill
         self.due = now + (GRACE_SECONDS if self.struck == 1 else _AGAIN_SECONDS)
@@ -115,156 +134,35 @@ class Job:
         """
         return self.struck > 1 and now > self.first_kill + _PATIENCE_SECONDS
 
-    def told(self) -> tuple[wire.Ended, list[int]]:
+    def told(self, survivors: int) -> tuple[wire.Ended | wire.Refused, list[int]]:
         """
         Return what came of it, with the descriptors of outputs that are too long to be said.
         """
+        report = self.report or _NO_REPORT
+        if report.fault:
+            return wire.Refused(self.number, report.fault, report.errno), []
         contents = [outlet.content() for outlet in (self.stdout, self.stderr)]
-        usage = self.usage
         ended = wire.Ended(
             number=self.number,
             pid=self.pid,
-            status=self.status or 0,
+            status=report.status,
             cause=self.cause,
             stdout=contents[0],
             stderr=contents[1],
             leftovers=self.leftovers,
-            survivors=0 if self.due is None else self.survivors,
-            cpu_seconds=0.0 if usage is None else usage.ru_utime + usage.ru_stime,
-            peak_bytes=0 if usage is None else usage.ru_maxrss * (1024 if kin.LINUX else 1),
+            survivors=survivors,
+            cpu_seconds=report.cpu_seconds,
+            peak_bytes=report.peak_bytes,
+            containment=wardens.GUARD if self.way is None else namespaces.NAMES[self.way],
         )
         outputs = zip(contents, (self.stdout, self.stderr), strict=True)
         return ended, [outlet.file for content, outlet in outputs if content is None]
 
     def close(self) -> None:
         """
-        Forget its outputs.
+        Forget its outputs, and its warden.
         """
+        if self.reports is not None:
+            os.close(self.reports)
         self.stdout.close()
         self.stderr.close()
-
-
-class Spawner:
-    """
-    Starts commands.
-    """
-
-    def __init__(self, temporary: str, files: int) -> None:
-        self._temporary, self._files = temporary, files
-        self._environment = {name: value for name, value in os.environb.items() if name not in _NOT_INHERITED}
-        self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        self._own_mark = marks.borne()
-        # This process needs two files for each command, and a command must not notice.
-        _, self._most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
-
-    def start(self, request: wire.Start, mark: int, files: Sequence[int], now: float) -> Job:
-        """
-        Start a command in a session of its own.
-
-        Args:
-            files: Open files that came with the request; they stay the caller's.
-
-        Raises:
-            Refusal: it cannot be started.
-        """
-        opened: list[int] = []
-        try:
-            outputs = self._outputs(request, files, opened)
-            stdin = self._stdin(request, files, opened)
-            pid = self._spawned(request, mark, files, (stdin, outputs[0].file, outputs[1].file))
-        except BaseException:
-            for file in opened:
-                os.close(file)
-            raise
-        if stdin != self._nothing:
-            os.close(stdin)
-        outputs[0].hand_over()
-        return Job(request, mark, pid, outputs, now)
-
-    def _outputs(self, request: wire.Start, files: Sequence[int], opened: list[int]) -> list[outlets.Outlet]:
-        try:
-            if request.writes_to_file:
-                outputs = [outlets.passed(os.dup(files[-1]))]
-            else:
-                outputs = [outlets.fresh(self._temporary)]
-            opened.append(outputs[0].file)
-            outputs.append(outlets.fresh(self._temporary))
-            opened.append(outputs[1].file)
-        except OSError as error:
-            raise Refusal("output", error.errno) from error
-        return outputs
-
-    def _stdin(self, request: wire.Start, files: Sequence[int], opened: list[int]) -> int:
-        if request.stdin is None and not request.reads_from_file:
-            return self._nothing
-        try:
-            if request.stdin is None:
-                file = os.dup(files[request.cwd is None])
-            else:
-                file = outlets.filled(self._temporary, request.stdin)
-        except OSError as error:
-            raise Refusal("output", error.errno) from error
-        opened.append(file)
-        return file
-
-    def _spawned(self, request: wire.Start, mark: int, files: Sequence[int], streams: tuple[int, int, int]) -> int:
-        environment = self._environment_of(request, mark)
-        try:
-            if request.cwd is None:
-                os.fchdir(files[0])
-            else:
-                os.chdir(request.cwd)
-        except (OSError, ValueError) as error:
-            raise Refusal("cwd", getattr(error, "errno", errno.EINVAL)) from error
-        try:
-            program = _program(request.argv[0], environment.get(b"PATH", _DEFAULT_PATH))
-            marks.bear(mark)
-            self._limit_files(self._files)
-            return os.posix_spawn(
-                program,
-                request.argv,
-                environment,
-                file_actions=[(os.POSIX_SPAWN_DUP2, file, number) for number, file in enumerate(streams)],
-                setsid=True,
-                setsigmask=(),
-                setsigdef=_RESET,
-            )
-        except (OSError, ValueError) as error:
-            raise Refusal("program", getattr(error, "errno", errno.EINVAL)) from error
-        finally:
-            self._limit_files(self._most_files)
-            marks.bear(self._own_mark)
-            os.chdir("/")
-
-    def _environment_of(self, request: wire.Start, mark: int) -> dict[bytes, bytes]:
-        environment = dict(self._environment) if request.inherits else {}
-        for name, value in request.env.items():
-            if value is None:
-                environment.pop(name, None)
-            else:
-                environment[name] = value
-        environment[_MARK_VARIABLE] = marks.written(mark).encode()
-        return environment
-
-    def _limit_files(self, soft: int) -> None:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, self._most_files))
-
-
-def _program(name: bytes, path: bytes) -> bytes:
-    """
-    Find a program as a shell would; a name with a slash stands for itself.
-    """
-    if b"/" in name:
-        return name
-    refused: int | None = None
-    for folder in path.split(b":"):
-        candidate = os.path.join(folder or b".", name)
-        try:
-            found = os.stat(candidate)
-        except OSError as error:
-            refused = refused if error.errno in _MISSING else error.errno
-            continue
-        if stat.S_ISREG(found.st_mode) and os.access(candidate, os.X_OK):
-            return candidate
-        refused = errno.EACCES
-    raise OSError(refused or errno.ENOENT, "not found")

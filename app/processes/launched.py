@@ -65,7 +65,7 @@ class Launched:
         Start a launcher for this process.
 
         Args:
-            arguments: Series, files that a command may open, folder of registers, folder of outputs.
+            arguments: Series, files that a command may open, containment, folder of registers, folder of outputs.
             environ: What commands inherit.
             lost: Called at once when it has ended.
             sweep: Ends what is left of its commands; blocks.

@@ -17,7 +17,7 @@ import sys
 import time
 from typing import NoReturn
 
-from app.processes import jobs, kin, marks, register, wire
+from app.processes import jobs, kin, marks, register, spawning, wardens, wire
 
 _LOOK_SECONDS = 1.0
 _FULL_ROUND = 16
@@ -28,11 +28,11 @@ def main(arguments: list[str]) -> NoReturn:
     Serve until the service is gone.
 
     Args:
-        arguments: Descriptor of the line, process id of the service, series, files that a command may open, folders of
-            registers and of outputs.
+        arguments: Descriptor of the line, process id of the service, series, files that a command may open, how
+            commands are contained, folders of registers and of outputs.
     """
     line, owner, series, files = (int(argument) for argument in arguments[:4])
-    folder, temporary = arguments[4:]
+    containment, folder, temporary = arguments[4:]
     end = socket.socket(fileno=line)
     end.setblocking(False)
     end.set_inheritable(False)
@@ -40,7 +40,8 @@ def main(arguments: list[str]) -> NoReturn:
         signal.signal(ending, _wake)
     kin.adopt_orphans()
     written = register.Register(folder, series, register.current(owner))
-    Launcher(end, owner, series, written, jobs.Spawner(temporary, files)).live()
+    spawner = spawning.Spawner(temporary, files, wardens.Containment(containment))
+    Launcher(end, owner, series, written, spawner).live()
     written.discard()
     sys.exit(0)
 
@@ -51,7 +52,7 @@ class Launcher:
     """
 
     def __init__(
-        self, line: socket.socket, owner: int, series: int, written: register.Register, spawner: jobs.Spawner
+        self, line: socket.socket, owner: int, series: int, written: register.Register, spawner: spawning.Spawner
     ) -> None:
         self._line, self._owner, self._series = line, owner, series
         self._written, self._spawner = written, spawner
@@ -60,6 +61,7 @@ class Launcher:
         self._mains: dict[int, jobs.Job] = {}
         self._left: dict[int, jobs.Job] = {}
         self._ending: dict[int, jobs.Job] = {}
+        self._reporting: dict[int, jobs.Job] = {}
         self._adopted: dict[int, int | None] = {}
         self._replies: list[wire.Message] = []
         self._alone = False
@@ -80,6 +82,8 @@ class Launcher:
                 self._notice_wakes()
             if not self._alone and (self._line.fileno() in woken or os.getppid() != self._owner):
                 self._hear()
+            for job in [job for file, job in self._reporting.items() if file in woken]:
+                self._attend(job)
             self._bury()
             self._tend()
             self._tell()
@@ -124,7 +128,7 @@ class Launcher:
         try:
             if not self._alone:
                 self._add(request, files)
-        except jobs.Refusal as refusal:
+        except spawning.Refusal as refusal:
             self._replies.append(wire.Refused(request.number, refusal.what, refusal.errno))
         except OSError as error:
             self._replies.append(wire.Refused(request.number, "output", error.errno or 0))
@@ -145,6 +149,9 @@ class Launcher:
         if not self._jobs:
             self._look_at = self._check_at = now + _LOOK_SECONDS
         self._jobs[job.number] = self._mains[job.pid] = job
+        if job.reports is not None:
+            self._reporting[job.reports] = job
+            self._poll.register(job.reports, select.POLLIN)
         self._check_at = min(self._check_at, job.limit_at)
 
     def _end(self, job: jobs.Job, cause: wire.Cause, now: float) -> None:
@@ -164,6 +171,19 @@ class Launcher:
 
     # -- bury
 
+    def _attend(self, job: jobs.Job) -> None:
+        """
+        Listen to the warden of a command, which speaks once.
+        """
+        job.listen()
+        self._part_from_warden(job)
+        if job.has_left_others:
+            self._left[job.number] = job
+
+    def _part_from_warden(self, job: jobs.Job) -> None:
+        if job.reports is not None and self._reporting.pop(job.reports, None) is not None:
+            self._poll.unregister(job.reports)
+
     def _bury(self) -> None:
         while True:
             try:
@@ -175,7 +195,8 @@ class Launcher:
             self._stirred = True
             self._adopted.pop(pid, None)
             if (job := self._mains.pop(pid, None)) is not None:
-                job.status, job.usage = status, usage
+                self._part_from_warden(job)
+                job.bury(status, usage)
                 self._left[job.number] = job
 
     # -- tend
@@ -193,7 +214,7 @@ class Launcher:
             else:
                 self._release(job)
         for job in [job for job in self._ending.values() if job.is_hopeless(now)]:
-            self._release(job)
+            self._release(job, survivors=job.members)
         self._strike(now)
 
     def _check(self, now: float) -> None:
@@ -219,6 +240,8 @@ class Launcher:
                 self._adopted[pid] = marks.of(pid)
 
     def _lingers(self, job: jobs.Job) -> bool:
+        if job.reports is not None:
+            return job.pid in self._mains
         return job.mark in self._adopted.values() if kin.LINUX else kin.has_group(job.pid)
 
     def _strike(self, now: float) -> None:
@@ -237,12 +260,13 @@ class Launcher:
 
     # -- tell
 
-    def _release(self, job: jobs.Job) -> None:
+    def _release(self, job: jobs.Job, survivors: int = 0) -> None:
         for listed in (self._jobs, self._left, self._ending):
             listed.pop(job.number, None)
         self._mains.pop(job.pid, None)
+        self._part_from_warden(job)
         self._written.release(job.place)
-        ended, files = job.told()
+        ended, files = job.told(survivors)
         if files:
             self._tell()
             self._say(wire.framed([ended], len(files)), files)

@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from app import clock
-from app.processes import launched, marks, sweeping, wire
-from app.processes.commands import HELD_BYTES, Ended, NotStarted, Output, Request
+from app.processes import launched, marks, register, sweeping, wardens, wire
+from app.processes.commands import HELD_BYTES, Active, Ended, NotStarted, Output, Request
 
 _OWN_PREFIX = "CONTROL_ROOM_"
 _FOLDER_MODE = 0o700
@@ -35,13 +35,23 @@ class Supervisor:
     Run commands.
     """
 
-    def __init__(self, folder: Path, ids: clock.Ids, environ: Mapping[str, str], files: int | None = None) -> None:
-        self._folder, self._ids = folder, ids
+    def __init__(
+        self,
+        folder: Path,
+        ids: clock.Ids,
+        environ: Mapping[str, str],
+        files: int | None = None,
+        containment: str = wardens.AUTO,
+    ) -> None:
+        self._folder, self._ids, self._containment = folder, ids, containment
         # How many files a command may open; as many as this process if nothing else is said.
         self._files = files or resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         # What configures this process is none of a command's business; its token is among it.
         self._environ = {name: value for name, value in environ.items() if not name.startswith(_OWN_PREFIX)}
         self._numbers = itertools.count(1)
+        self._active: dict[int, Request] = {}
+        self._register = ""
+        self._has_warned = False
         self._launcher: launched.Launched | None = None
         self._started: list[launched.Launched] = []
 
@@ -63,7 +73,8 @@ class Supervisor:
         Run a command to its end, and see to it that nothing of it is left; a cancellation ends it first.
 
         Raises:
-            NotStarted: `program_missing`, `program_not_executable`, `cwd_missing`, `arguments_too_long`, `not_started`.
+            NotStarted: `program_missing`, `program_not_executable`, `cwd_missing`, `arguments_too_long`,
+                `containment_missing`, `not_started`.
             LauncherLost: its launcher was killed; whether it has done its work is unknown.
         """
         start, files = _start(next(self._numbers), request)
@@ -73,14 +84,40 @@ class Supervisor:
             for file in files:
                 os.close(file)
             raise
-        reply, passed = await launcher.run(start, files)
+        self._active[start.number] = request
+        try:
+            reply, passed = await launcher.run(start, files)
+        finally:
+            del self._active[start.number]
         if isinstance(reply, wire.Refused):
             raise _refusal(reply, request)
         if passed:
             contents = await asyncio.to_thread(_read, reply, passed)
         else:
             contents = [_held(reply.stdout), _held(reply.stderr)]
+        self._notice(request, reply)
         return _ended(reply, *contents)
+
+    def active(self, *, run_id: str | None = None, agent_session_id: str | None = None) -> list[Active]:
+        """
+        Return the commands of this process that have not ended, all of them or those of a run or a conversation.
+        """
+        wanted = {
+            number: request
+            for number, request in self._active.items()
+            if run_id in (None, request.run_id) and agent_session_id in (None, request.agent_session_id)
+        }
+        entries = register.read(self._register)[1] if wanted else []
+        pids = {entry.number: entry.pid for entry in entries if entry.pid}
+        return [
+            Active(
+                run_id=request.run_id,
+                agent_session_id=request.agent_session_id,
+                program=request.argv[0],
+                pid=pids.get(number),
+            )
+            for number, request in wanted.items()
+        ]
 
     async def close(self) -> None:
         """
@@ -90,12 +127,20 @@ class Supervisor:
         for launcher in self._started:
             await launcher.close()
 
+    def _notice(self, request: Request, reply: wire.Ended) -> None:
+        lacks = request.contained and reply.containment == wardens.GUARD != self._containment
+        if lacks and not self._has_warned:
+            self._has_warned = True
+            _log.warning("the system gives agents no namespaces; the guard alone keeps them together")
+
     def _standing(self) -> launched.Launched:
         if self._launcher is None:
             series = marks.series(hashlib.sha256(self._ids.token("").encode()).digest()[:_SERIES_BYTES])
             try:
                 self._prepare()
-                arguments = [str(series), str(self._files), str(self._folder.absolute()), tempfile.gettempdir()]
+                folders = [str(self._folder.absolute()), tempfile.gettempdir()]
+                arguments = [str(series), str(self._files), self._containment, *folders]
+                self._register = str(self._folder / register.name_of(series))
                 self._launcher = launched.Launched.start(arguments, self._environ, self._lost, self._sweep)
             except OSError as error:
                 raise NotStarted(f"No command can be started: {error.strerror or error}.") from error
@@ -136,6 +181,7 @@ def _start(number: int, request: Request) -> tuple[wire.Start, list[int]]:
         timeout_seconds=request.timeout_seconds,
         idle_seconds=request.idle_seconds,
         cap_bytes=request.cap_bytes,
+        contained=request.contained,
         writes_to_file=request.stdout is not None,
     )
     return start, files
@@ -148,6 +194,9 @@ def _refusal(refused: wire.Refused, request: Request) -> NotStarted:
         return NotStarted(f"The command's folder cannot be entered: {reason}.", code="cwd_missing", detail=detail)
     if refused.what == "output":
         return NotStarted(f"There is no place for what the command says: {reason}.", detail=detail)
+    if refused.what == "containment":
+        message = f"The command must have a namespace of its own, and the system gives it none: {reason}."
+        return NotStarted(message, code="containment_missing", detail=detail)
     if refused.errno in _MISSING:
         message = f"The program {request.argv[0]!r:.200} is not installed here, or what it needs is not."
         return NotStarted(message, code="program_missing", detail=detail)
@@ -194,4 +243,5 @@ def _ended(reply: wire.Ended, stdout: Output, stderr: Output) -> Ended:
         survivors=reply.survivors,
         cpu_seconds=reply.cpu_seconds,
         peak_bytes=reply.peak_bytes,
+        containment=reply.containment,
     )

@@ -53,6 +53,8 @@ class Start(NamedTuple):
     """Longest time without output."""
     cap_bytes: int
     """Size of either output at which it is ended."""
+    contained: bool
+    """Whether it is to have a namespace of its own, where the system lets it."""
     writes_to_file: bool
     """Whether its standard output goes to the open file passed along, the last one."""
 
@@ -91,6 +93,8 @@ class Ended(NamedTuple):
     """Processor time of it and its children."""
     peak_bytes: int
     """Most memory that one of its processes held."""
+    containment: str
+    """How it was kept together."""
 
 
 class Refused(NamedTuple):
@@ -101,7 +105,7 @@ class Refused(NamedTuple):
     number: int
     """Which one."""
     what: str
-    """`program`, `cwd` or `output`: what was at fault."""
+    """`program`, `cwd`, `output` or `containment`: what was at fault."""
     errno: int
     """The system's reason."""
 

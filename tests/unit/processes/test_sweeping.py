@@ -165,7 +165,18 @@ def test_a_launcher_is_lean() -> None:
         [sys.executable, "-I", "-S", "-c", script, str(ROOT)], capture_output=True, check=True, text=True
     )
     modules = set(told.stdout.split())
-    neighbours = ("jobs", "kin", "launcher", "marks", "outlets", "register", "wire")
+    neighbours = (
+        "jobs",
+        "kin",
+        "launcher",
+        "marks",
+        "namespaces",
+        "outlets",
+        "register",
+        "spawning",
+        "wardens",
+        "wire",
+    )
 
     assert {name for name in modules if name.startswith("app")} == {
         "app",

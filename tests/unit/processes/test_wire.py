@@ -28,6 +28,7 @@ STARTS = st.builds(
     timeout_seconds=st.none() | st.floats(allow_nan=False),
     idle_seconds=st.none() | st.floats(allow_nan=False),
     cap_bytes=st.integers(0, 2**40),
+    contained=st.booleans(),
     writes_to_file=st.booleans(),
 )
 MESSAGES = (

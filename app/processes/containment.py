@@ -1,0 +1,43 @@
+"""
+Containment: how agents are kept together on this machine, for people who want to know before one runs.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.processes import wardens
+
+_ROOT = str(Path(__file__).resolve().parents[2])
+_PROGRAM = "import sys; sys.path.append(sys.argv[1]); from app.processes import wardens; wardens.main()"
+_PATIENCE_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """
+    What is to be had.
+    """
+
+    containment: str
+    """`namespace`, `user_namespace` (without rights over the machine) or `guard`."""
+    reason: str = ""
+    """Why there is no namespace; empty if there is one."""
+
+
+def examine(wanted: str = wardens.AUTO) -> Examined:
+    """
+    Try it out, in a process of its own, and return what is in use where this is wanted.
+    """
+    if wanted == wardens.GUARD:
+        return Examined(containment=wardens.GUARD, reason="it is wanted so")
+    words = [sys.executable, "-I", "-S", "-c", _PROGRAM, _ROOT]
+    try:
+        told = subprocess.run(words, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=True)  # noqa: S603
+    except (OSError, subprocess.SubprocessError) as error:
+        return Examined(containment=wardens.GUARD, reason=str(error))
+    name, _, reason = told.stdout.strip().partition(" ")
+    return Examined(containment=name, reason=reason)
