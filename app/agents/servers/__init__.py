@@ -1,0 +1,3 @@
+"""
+Servers: agents that are reached over a protocol, not as a program's command line.
+"""

@@ -1,0 +1,164 @@
+"""
+The Messages interface, through the package `anthropic`: Anthropic's own service and every compatible one.
+
+Replies are streamed, as the package demands for long ones; it is also how a broken connection is told from thought.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from app import clock
+from app.agents.servers import failures, services
+from app.engine import plain, records
+
+if TYPE_CHECKING:
+    import anthropic
+    import httpx2
+
+REPLY_TOKENS = 16_000
+"""Longest reply where the prompt sets no limit; the interface wants one."""
+
+_ENDINGS: Mapping[str, services.Ending] = {
+    "max_tokens": "cut",
+    "model_context_window_exceeded": "cut",
+    "refusal": "refused",
+}
+
+
+class Messages:
+    """
+    Ask for messages.
+    """
+
+    def __init__(self, account: services.Account, clock: clock.Clock) -> None:
+        self._account = account
+        self._clock = clock
+        self._client: anthropic.AsyncAnthropic | None = None
+        self._opening = asyncio.Lock()
+
+    async def ask(self, question: services.Question) -> services.Answer:
+        """
+        Ask, and ask again as long as the service is busy; a cancellation closes the connection.
+
+        Raises:
+            errors.AgentFailed: there is no answer.
+        """
+        async with self._opening:
+            if self._client is None:
+                self._client = await asyncio.to_thread(_opened, self._account, self._clock)
+        return await _asked(self._client, question)
+
+    async def close(self) -> None:
+        """
+        Close the connections.
+        """
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+
+def _opened(account: services.Account, clock: clock.Clock) -> anthropic.AsyncAnthropic:
+    import anthropic
+
+    async def lose_patience(response: httpx2.Response) -> None:
+        # Of its own accord the package waits as long as it is told to, for weeks too; this header it obeys.
+        if _asked_wait_seconds(response.headers, clock) > services.MOST_WAIT_SECONDS:
+            response.headers["x-should-retry"] = "false"
+
+    # Anthropic's own service takes either header; not every compatible one knows the newer way.
+    old_header = {} if account.base_url is None else {"x-api-key": account.api_key}
+    client = anthropic.AsyncAnthropic(
+        api_key=account.api_key,
+        base_url=account.base_url,
+        max_retries=services.TRIES - 1,
+        timeout=anthropic.Timeout(services.SILENCE_SECONDS, connect=services.CONNECT_SECONDS),
+        default_headers=old_header,
+        http_client=anthropic.DefaultAsyncHttpxClient(event_hooks={"response": [lose_patience]}),
+    )
+    client.messages  # noqa: B018 - loads the parts that are needed in this thread
+    return client
+
+
+def _asked_wait_seconds(headers: Mapping[str, str], clock: clock.Clock) -> float:
+    told = headers.get("retry-after", "")
+    try:
+        return float(told)
+    except ValueError:
+        pass
+    try:
+        return (email.utils.parsedate_to_datetime(told) - clock.now()).total_seconds()
+    except (TypeError, ValueError):
+        return 0
+
+
+async def _asked(client: anthropic.AsyncAnthropic, question: services.Question) -> services.Answer:
+    import anthropic
+    import httpx2
+
+    try:
+        async with await client.messages.create(**_arguments(question), stream=True) as stream:
+            return await _answer(stream)
+    except anthropic.APIStatusError as error:
+        raise failures.refused(error) from error
+    except (anthropic.APIConnectionError, httpx2.TransportError) as error:
+        raise failures.unreachable(error) from error
+    except (anthropic.AnthropicError, httpx2.HTTPError, AttributeError, TypeError, ValueError) as error:
+        # The package builds its values from whatever comes, without a check.
+        raise failures.unreadable(error) from error
+
+
+def _arguments(question: services.Question) -> dict[str, Any]:
+    import anthropic
+
+    arguments: dict[str, Any] = {
+        "model": question.model,
+        "messages": [{"role": message.role, "content": message.text} for message in question.messages],
+        "max_tokens": question.max_tokens or REPLY_TOKENS,
+    }
+    if question.system:
+        arguments["system"] = question.system
+    if question.reply_schema is not None:
+        schema = anthropic.transform_schema(plain.plain(question.reply_schema))
+        arguments["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
+    return arguments
+
+
+async def _answer(stream: AsyncIterator[Any]) -> services.Answer:
+    """
+    Put a reply together from the events of its stream.
+    """
+    parts: list[str] = []
+    usage: dict[str, Any] = {}
+    size, started, whole, stop_reason = 0, False, False, None
+    async for event in stream:
+        told: dict[str, Any] = event.to_dict(warnings=False)
+        match told:
+            case {"type": "message_start", "message": dict(begun)}:
+                started, usage = True, begun.get("usage") or {}
+            case {"type": "content_block_start", "content_block": {"type": "text", "text": str(text)}}:
+                parts.append(text)
+            case {"type": "content_block_delta", "delta": {"type": "text_delta", "text": str(text)}}:
+                parts.append(text)
+                size += len(text)
+            case {"type": "message_delta", "delta": {"stop_reason": reason}}:
+                stop_reason = reason
+                usage = {**usage, **(told.get("usage") or {})}
+            case {"type": "message_stop"}:
+                whole = started
+        if size > services.MAX_REPLY_BYTES:
+            raise failures.unreadable(f"it has more than {services.MAX_REPLY_BYTES} characters")
+    if not whole:
+        raise failures.unreadable("the stream ended before the reply did")
+    return services.Answer(text="".join(parts), usage=_usage(usage), ending=_ENDINGS.get(str(stop_reason), "complete"))
+
+
+def _usage(told: Mapping[str, Any]) -> records.Usage | None:
+    read = [told.get(name) for name in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")]
+    written = told.get("output_tokens")
+    if not isinstance(read[0], int) or not isinstance(written, int):
+        return None
+    return records.Usage(input_tokens=sum(tokens or 0 for tokens in read), output_tokens=written)

@@ -1,0 +1,95 @@
+"""
+Conversations with services that remember nothing: what was said so far is sent again with every prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from app import errors
+from app.engine import agent_sessions, plain, ports
+
+Role = Literal["user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """
+    One message of a conversation.
+    """
+
+    role: Role
+    """Who said it."""
+    text: str
+    """What was said."""
+
+
+async def messages(sessions: agent_sessions.AgentSessions, prompt: ports.AgentPrompt) -> list[Message]:
+    """
+    Return the conversation so far with the prompt as its last message.
+
+    Raises:
+        errors.AgentFailed: `unknown_agent_session`: it is to be resumed, and nothing was said in it.
+    """
+    past: list[Message] = []
+    if prompt.agent_session_id is not None:
+        turns = await sessions.turns(prompt.agent_session_id)
+        if prompt.session_created and not turns:
+            raise errors.AgentFailed(
+                f"There is no conversation {prompt.agent_session_id!r:.80} to go on with.",
+                code="unknown_agent_session",
+                detail={"agent_session_id": prompt.agent_session_id},
+            )
+        past = [_message(turn) for turn in _without(_in_force(turns), prompt.run_id, prompt.key)]
+    return _merged([*past, Message(role="user", text=prompt.text)])
+
+
+async def remember(sessions: agent_sessions.AgentSessions, prompt: ports.AgentPrompt, reply: str) -> None:
+    """
+    Keep a prompt and its reply, both or neither.
+    """
+    if prompt.agent_session_id is None:
+        return
+    place = {"run_id": prompt.run_id, "key": prompt.key, "attempt": prompt.attempt}
+    said = [{"role": "user", "text": prompt.text, **place}, {"role": "assistant", "text": reply, **place}]
+    await sessions.add_turns(prompt.agent_session_id, said)
+
+
+def _in_force(turns: Sequence[Mapping[str, plain.Json]]) -> list[Mapping[str, plain.Json]]:
+    """
+    Return the turns that count: where a step of a run was tried again, what that run said from there on does not.
+    """
+    kept: list[Mapping[str, plain.Json]] = []
+    for turn in turns:
+        if turn["role"] == "user":
+            kept = _without(kept, turn.get("run_id"), turn["key"])
+        kept.append(turn)
+    return kept
+
+
+def _without(
+    turns: Sequence[Mapping[str, plain.Json]], run_id: plain.Json, key: plain.Json
+) -> list[Mapping[str, plain.Json]]:
+    first = next((n for n, turn in enumerate(turns) if turn.get("run_id") == run_id and turn["key"] == key), len(turns))
+    return [turn for n, turn in enumerate(turns) if n < first or turn.get("run_id") != run_id]
+
+
+def _message(turn: Mapping[str, plain.Json]) -> Message:
+    return Message(role="assistant" if turn["role"] == "assistant" else "user", text=turn["text"])
+
+
+def _merged(said: Sequence[Message]) -> list[Message]:
+    """
+    Leave blank messages out and join neighbours of one role: services refuse the ones, some models the others.
+    """
+    merged: list[Message] = []
+    for message in said:
+        if not message.text.strip():
+            continue
+        if merged and merged[-1].role == message.role:
+            merged[-1] = Message(role=message.role, text=f"{merged[-1].text}\n\n{message.text}")
+        else:
+            merged.append(message)
+    return merged

@@ -1,0 +1,82 @@
+"""
+Failures of services, as the errors of steps that they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from app import errors
+from app.engine import plain
+
+_BY_STATUS = {401: "unauthorized", 403: "unauthorized", 413: "prompt_too_large", 429: "rate_limited"}
+_BY_KIND = {
+    "authentication_error": "unauthorized",
+    "permission_error": "unauthorized",
+    "rate_limit_error": "rate_limited",
+    "request_too_large": "prompt_too_large",
+    "context_length_exceeded": "prompt_too_long",
+    "model_not_found": "unknown_model",
+}
+_TOO_LONG = ("prompt is too long", "maximum context length", "exceed_context_size")
+
+
+def refused(error: Any) -> errors.AgentFailed:
+    """
+    Return what a status other than success means.
+
+    Args:
+        error: The package's `APIStatusError`; the two packages give theirs the same attributes.
+    """
+    kinds = _kinds(error.body)
+    told = str(error.message)
+    code = next((_BY_KIND[kind] for kind in kinds if kind in _BY_KIND), None) or _BY_STATUS.get(error.status_code)
+    if any(hint in told.lower() for hint in _TOO_LONG):
+        code = "prompt_too_long"
+    detail: dict[str, plain.Json] = {"status": error.status_code}
+    if (retry_after := error.response.headers.get("retry-after")) is not None:
+        detail["retry_after"] = str(retry_after)[:100]
+    if kinds:
+        detail["kinds"] = kinds
+    if isinstance(parameter := getattr(error, "param", None), str):
+        detail["parameter"] = parameter[:100]
+    return errors.AgentFailed(
+        f"The service answered {error.status_code}: {plain.preview(told) or 'no reason was given'}",
+        code=code or "agent_error",
+        detail=detail,
+    )
+
+
+def unreachable(error: Exception) -> errors.AgentFailed:
+    """
+    Return what a connection that failed or broke means.
+    """
+    cause = error.__cause__ or error
+    return errors.AgentFailed(
+        "The service could not be reached, or the connection broke before the reply was whole.",
+        code="backend_unavailable",
+        detail={"cause": plain.preview(f"{type(cause).__name__}: {cause}")},
+    )
+
+
+def unreadable(cause: object) -> errors.AgentFailed:
+    """
+    Return what an answer means that is none of the interface's.
+    """
+    told = f"{type(cause).__name__}: {cause}" if isinstance(cause, Exception) else str(cause)
+    return errors.AgentFailed(
+        "The service's answer is not what its interface promises.",
+        code="reply_unreadable",
+        detail={"cause": plain.preview(told)},
+    )
+
+
+def _kinds(body: object) -> list[str]:
+    """
+    Return the names that a service gives its error, the most telling first.
+    """
+    inner = body.get("error", body) if isinstance(body, Mapping) else None
+    if not isinstance(inner, Mapping):
+        return []
+    return [str(inner[name])[:100] for name in ("code", "type") if isinstance(inner.get(name), str)]

@@ -1,0 +1,240 @@
+"""
+Services: models behind HTTP, reached through their vendors' own packages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import util
+from typing import Literal, Protocol
+
+from app import clock, errors
+from app.agents.configuration import TIERS, BackendConfig
+from app.agents.servers import conversations
+from app.agents.surroundings import Surroundings
+from app.engine import plain, ports, records
+
+TRIES = 5
+"""How often one prompt is sent at most, while the service answers 429 or 5xx or cannot be reached."""
+
+MOST_WAIT_SECONDS = 120.0
+"""Longest `Retry-After` that is waited for; a longer one fails the try."""
+
+SILENCE_SECONDS = 600.0
+"""Longest time between two parts of a streamed reply."""
+
+CONNECT_SECONDS = 10.0
+"""Longest time until a connection stands."""
+
+MAX_REPLY_BYTES = 16 * 1024 * 1024
+"""Longest reply that is read."""
+
+_NO_KEY = "none"
+
+Ending = Literal["complete", "cut", "refused"]
+"""Whether a reply is whole, was cut off at its longest, or was refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """
+    Where a service is, and with what right it is asked.
+    """
+
+    base_url: str | None
+    """Its address; None: the vendor's."""
+    api_key: str
+    """The key; a word without meaning where none is needed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """
+    What a service is asked.
+    """
+
+    model: str
+    """Model of the service."""
+    system: str | None
+    """Standing instruction."""
+    messages: Sequence[conversations.Message]
+    """The conversation, its last message the prompt."""
+    max_tokens: int | None
+    """Longest reply; None: the service's own limit, or a generous one."""
+    reply_schema: Mapping[str, plain.Json] | None
+    """JSON Schema that the reply must fit."""
+    timeout_seconds: float
+    """Longest time until the whole reply is there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """
+    What a service answered.
+    """
+
+    text: str
+    """The reply, as far as it goes."""
+    usage: records.Usage | None
+    """Tokens; None where it tells none."""
+    ending: Ending
+    """How it ends."""
+
+
+class Service(Protocol):
+    """
+    One vendor's interface.
+    """
+
+    async def ask(self, question: Question) -> Answer:
+        """
+        Ask, and ask again as long as the service is busy; a cancellation closes the connection.
+
+        Raises:
+            errors.AgentFailed: there is no answer.
+        """
+
+    async def close(self) -> None:
+        """
+        Close the connections.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vendor:
+    """
+    What is known of a vendor.
+    """
+
+    package: str
+    """Package that speaks with it; an extra of this project has its name."""
+    key_variable: str
+    """Environment variable of the key where the configuration names none."""
+    models: Mapping[str, str]
+    """Models for the tiers, at the vendor's own address."""
+    open: Callable[[Account, clock.Clock], Service]
+    """Make a service; opens no connection."""
+
+    def lacks(self, config: BackendConfig, environ: Mapping[str, str]) -> errors.AgentFailed | None:
+        """
+        Say what keeps a backend from being asked; None where nothing does.
+        """
+        if util.find_spec(self.package) is None:
+            return missing(config.name, self.package, self.package)
+        variable = self.key_of(config)
+        if variable is None or environ.get(variable, "").strip():
+            return None
+        message = f"The backend {config.name} needs a key: the environment lacks {variable}."
+        return errors.AgentFailed(message, code="unauthorized", detail={"api_key_env": variable})
+
+    def key_of(self, config: BackendConfig) -> str | None:
+        """
+        Return the variable of the key; None where none is sent: the vendor's is none of another service's business.
+        """
+        return config.api_key_env or (self.key_variable if config.base_url is None else None)
+
+
+class ServiceBackend:
+    """
+    Speak with a model behind HTTP. It has no tools and no memory: it only answers, and what was said is kept by us.
+    """
+
+    def __init__(self, config: BackendConfig, vendor: Vendor, surroundings: Surroundings) -> None:
+        self._config = config
+        self._vendor = vendor
+        self._surroundings = surroundings
+        self._service: Service | None = None
+
+    def get_name(self) -> str:
+        """
+        Return the backend's name.
+        """
+        return self._config.name
+
+    def resolve_model(self, tier: str) -> str:
+        """
+        Return the configured model of a tier, or the vendor's at its own address; a name stands for itself otherwise.
+        """
+        known = self._vendor.models if self._config.base_url is None else {}
+        return self._config.models.get(tier) or known.get(tier, tier)
+
+    async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
+        """
+        Send the conversation with the prompt at its end, and keep both the prompt and its reply.
+
+        Raises:
+            errors.AgentFailed: `agent_missing`, `unauthorized`, `unknown_model`, `unknown_agent_session`,
+                `rate_limited`, `prompt_too_large`, `prompt_too_long`, `backend_unavailable`, `reply_unreadable` or
+                `agent_error`.
+        """
+        service = self._service = self._service or self._opened()
+        question = Question(
+            model=self._model(prompt.model),
+            system=prompt.system,
+            messages=await conversations.messages(self._surroundings.sessions, prompt),
+            max_tokens=prompt.max_tokens,
+            reply_schema=prompt.reply_schema,
+            timeout_seconds=prompt.timeout_seconds or SILENCE_SECONDS,
+        )
+        answer = await service.ask(question)
+        error = _error(answer, prompt)
+        if error is None:
+            await conversations.remember(self._surroundings.sessions, prompt, answer.text)
+        return ports.AgentReply(
+            text="" if error else answer.text,
+            agent_session_id=prompt.agent_session_id,
+            usage=answer.usage,
+            error=error,
+        )
+
+    async def close(self) -> None:
+        """
+        Close the connections.
+        """
+        service, self._service = self._service, None
+        if service is not None:
+            await service.close()
+
+    def _opened(self) -> Service:
+        environ = self._surroundings.environ
+        if (lack := self._vendor.lacks(self._config, environ)) is not None:
+            raise lack
+        variable = self._vendor.key_of(self._config)
+        api_key = _NO_KEY if variable is None else environ[variable].strip()
+        return self._vendor.open(Account(base_url=self._config.base_url, api_key=api_key), self._surroundings.clock)
+
+    def _model(self, asked: str | None) -> str:
+        model = asked or self.resolve_model("sonnet")
+        if model in TIERS:
+            raise errors.AgentFailed(
+                f"The backend {self._config.name} names no model for {model}; give `models` in agents.json.",
+                code="unknown_model",
+                detail={"model": model},
+            )
+        return model
+
+
+def missing(backend: str, package: str, extra: str) -> errors.AgentFailed:
+    """
+    Make the error that says which package is to be installed.
+    """
+    install = f'pip install "control-room[{extra}]"'
+    return errors.AgentFailed(
+        f"The backend {backend} needs the package {package}, not installed here. Install with: {install}",
+        code="agent_missing",
+        detail={"package": package, "install": install},
+    )
+
+
+def _error(answer: Answer, prompt: ports.AgentPrompt) -> records.StepError | None:
+    if answer.ending == "refused":
+        message = f"The model refused the prompt: {answer.text.strip() or 'it gave no reason'}"
+        return records.StepError(code="prompt_refused", message=plain.preview(message))
+    if answer.ending == "cut" and (prompt.max_tokens is None or prompt.reply_schema is not None):
+        return records.StepError(
+            code="reply_cut_off",
+            message="The reply was cut off at its longest.",
+            detail={"max_tokens": prompt.max_tokens, "size_bytes": len(answer.text.encode("utf-8", "replace"))},
+        )
+    return None

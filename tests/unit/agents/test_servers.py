@@ -1,0 +1,510 @@
+"""
+Models behind HTTP: the vendors' real packages against real services on loopback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import util
+from typing import Any
+
+import pytest
+
+from app import errors
+from app.agents.configuration import BackendConfig
+from app.agents.servers import services, vendors
+from app.engine import agent_sessions
+from app.storage.agent_sessions import MemoryAgentSessions
+from tests.unit.agents import around, http_service
+from tests.unit.agents.http_service import Said, completion, message, said_json
+from tests.unit.agents.prompts import prompt
+
+AT_ONCE = {"retry_after_ms": "1"}
+OPENAI_ERROR = {"error": {"message": "No.", "type": "invalid_request_error", "code": "some_code", "param": None}}
+ANTHROPIC_ERROR = {"type": "error", "error": {"type": "some_error", "message": "No."}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dialect:
+    """
+    How one vendor's interface says things.
+    """
+
+    vendor: services.Vendor
+    path: str
+    base: str
+    says: Callable[..., Said]
+    error: Mapping[str, Any]
+    key_header: Callable[[str], tuple[str, str]]
+    usage: dict[str, Any] = field(default_factory=dict)
+
+    def cut(self, text: str) -> Said:
+        """
+        Return a reply that was cut off at its longest.
+        """
+        if self.vendor is vendors.OPENAI:
+            return completion(text, finish_reason="length")
+        return message(text, stop_reason="max_tokens")
+
+    def refusal(self) -> Said:
+        """
+        Return a refusal.
+        """
+        if self.vendor is vendors.OPENAI:
+            return completion(None, message={"refusal": "I cannot."})
+        return message("I cannot.", stop_reason="refusal")
+
+    def said(self, body: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """
+        Return the messages of a request, its system prompt first.
+        """
+        system = [("system", body["system"])] if "system" in body else []
+        return [*system, *((message["role"], message["content"]) for message in body["messages"])]
+
+
+DIALECTS = {
+    "openai": Dialect(
+        vendor=vendors.OPENAI,
+        path="/v1/chat/completions",
+        base="/v1",
+        says=completion,
+        error=OPENAI_ERROR,
+        key_header=lambda key: ("authorization", f"Bearer {key}"),
+    ),
+    "anthropic": Dialect(
+        vendor=vendors.ANTHROPIC,
+        path="/v1/messages",
+        base="",
+        says=message,
+        error=ANTHROPIC_ERROR,
+        key_header=lambda key: ("x-api-key", key),
+    ),
+}
+
+
+@pytest.fixture(params=sorted(DIALECTS))
+def dialect(request: pytest.FixtureRequest) -> Dialect:
+    return DIALECTS[request.param]
+
+
+@pytest.fixture
+def sessions() -> MemoryAgentSessions:
+    return MemoryAgentSessions()
+
+
+@pytest.fixture
+async def speak(
+    dialect: Dialect, sessions: MemoryAgentSessions
+) -> AsyncIterator[Callable[..., services.ServiceBackend]]:
+    made: list[services.ServiceBackend] = []
+
+    def make(running: http_service.Service, kept: agent_sessions.AgentSessions = sessions, **given: Any) -> Any:
+        config = BackendConfig(
+            **{"name": "mine", "type": dialect.vendor.package, "base_url": running.url + dialect.base}
+            | {"api_key_env": "MY_KEY", "models": {"sonnet": "m-2"}}
+            | given
+        )
+        environ = {"MY_KEY": "sk-mine", dialect.vendor.key_variable: "sk-vendor"}
+        made.append(
+            services.ServiceBackend(config, dialect.vendor, around.surroundings(sessions=kept, environ=environ))
+        )
+        return made[-1]
+
+    yield make
+    for backend in made:
+        await backend.close()
+
+
+async def failure(work: Any) -> errors.AgentFailed:
+    """
+    Return how a prompt failed.
+    """
+    with pytest.raises(errors.AgentFailed) as failed:
+        await work
+    return failed.value
+
+
+class TestAsking:
+    """
+    What is sent, and what comes back.
+    """
+
+    async def test_a_prompt_gets_its_reply(self, dialect: Dialect, speak: Any) -> None:
+        """System prompt, model, limit and key travel; text and tokens come back, and no price is made up."""
+        async with http_service.service(dialect.says("Kael waves.")) as running:
+            reply = await speak(running).prompt(prompt("Hello?", system="Be brief.", max_tokens=50))
+        asked = running.asked[0]
+        name, value = dialect.key_header("sk-mine")
+
+        assert (reply.text, reply.error, reply.agent_session_id) == ("Kael waves.", None, None)
+        assert reply.usage is not None
+        assert (reply.usage.input_tokens, reply.usage.output_tokens) == (7, 3)
+        assert not reply.usage.cost_usd
+        assert asked.path.partition("?")[0] == dialect.path
+        assert asked.headers[name] == value
+        assert dialect.said(asked.body) == [("system", "Be brief."), ("user", "Hello?")]
+        assert (asked.body["model"], asked.body["max_tokens"]) == ("m-2", 50)
+
+    async def test_the_vendors_key_is_kept_from_others(self, dialect: Dialect, speak: Any) -> None:
+        """A service at another address gets the key that was named for it, and no key if none was."""
+        async with http_service.service(dialect.says("Yes.")) as running:
+            await speak(running, api_key_env=None).prompt(prompt())
+
+        assert "sk-vendor" not in json.dumps(running.asked[0].headers)
+        assert "sk-mine" not in json.dumps(running.asked[0].headers)
+
+    @pytest.mark.parametrize(
+        ("asked", "sent"), [(None, "m-2"), ("other", "other"), ("sonnet", "m-2")], ids=["default", "name", "tier"]
+    )
+    async def test_a_model_can_be_chosen(self, dialect: Dialect, speak: Any, asked: str | None, sent: str) -> None:
+        """A tier is the configured model, a name itself, and nothing the middle tier's."""
+        async with http_service.service(dialect.says("Yes.")) as running:
+            backend = speak(running)
+            await backend.prompt(prompt(model=asked and backend.resolve_model(asked)))
+
+        assert running.asked[0].body["model"] == sent
+
+    def test_the_vendors_models_are_for_its_own_address(self, dialect: Dialect, speak: Any) -> None:
+        """Without a base_url each tier has a model; elsewhere nobody knows what there is."""
+        running = http_service.Service([])
+        known = dialect.vendor.models
+
+        assert speak(running, base_url=None, models={"opus": "big"}).resolve_model("haiku") == known["haiku"]
+        assert speak(running, base_url=None, models={"opus": "big"}).resolve_model("opus") == "big"
+        assert speak(running, models={}).resolve_model("haiku") == "haiku"
+
+    async def test_a_tier_without_a_model_is_told(self, speak: Any) -> None:
+        """A service is not asked for a model called sonnet."""
+        running = http_service.Service([])
+        error = await failure(speak(running, models={}).prompt(prompt()))
+
+        assert (error.code, error.detail) == ("unknown_model", {"model": "sonnet"})
+
+    async def test_a_schema_travels(self, dialect: Dialect, speak: Any) -> None:
+        """The service is told the schema that the reply must fit, in the interface's own way."""
+        schema = {
+            "type": "object",
+            "properties": {"outcome": {"type": "string", "enum": ["yes", "no"]}},
+            "required": ["outcome"],
+            "additionalProperties": False,
+        }
+        async with http_service.service(dialect.says('{"outcome":"yes"}')) as running:
+            reply = await speak(running).prompt(prompt(reply_schema=schema))
+            await speak(running).prompt(prompt(reply_schema=schema | {"required": []}))
+        first, second = (asked.body for asked in running.asked)
+
+        assert reply.text == '{"outcome":"yes"}'
+        if dialect.vendor is vendors.OPENAI:
+            form = first["response_format"]
+            assert form == {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema, "strict": True}}
+            assert second["response_format"]["json_schema"]["strict"] is False
+        else:
+            assert first["output_config"]["format"]["schema"]["required"] == ["outcome"]
+
+    async def test_a_long_reply_arrives_whole(self, dialect: Dialect, speak: Any) -> None:
+        """A megabyte is a reply like any other."""
+        text = "All the kings ☃ men. " * 50_000
+        async with http_service.service(dialect.says(text)) as running:
+            reply = await speak(running).prompt(prompt())
+
+        assert reply.text == text
+
+    async def test_a_long_prompt_arrives_whole(self, dialect: Dialect, speak: Any) -> None:
+        """So is a prompt of three hundred kilobytes."""
+        text = "word " * 60_000
+        async with http_service.service(dialect.says("Read.")) as running:
+            await speak(running).prompt(prompt(text))
+
+        assert dialect.said(running.asked[0].body) == [("user", text)]
+
+    @pytest.mark.parametrize("dialect", ["openai"], indirect=True)
+    async def test_the_other_name_of_the_limit_is_tried(self, speak: Any) -> None:
+        """A server that knows the limit of a reply by its other name is asked again, and from then on in that way."""
+        unknown = {"message": "Unsupported parameter", "code": "unsupported_parameter", "param": "max_tokens"}
+        answers = said_json({"error": unknown}, 400), completion("Yes.")
+        async with http_service.service(*answers) as running:
+            backend = speak(running)
+            await backend.prompt(prompt())
+            await backend.prompt(prompt())
+
+        assert ["max_completion_tokens" in asked.body for asked in running.asked] == [False, True, True]
+        assert ["max_tokens" in asked.body for asked in running.asked] == [True, False, False]
+
+
+class TestTrouble:
+    """
+    Services that are busy, broken or hostile.
+    """
+
+    async def test_retry_after_is_honoured(self, dialect: Dialect, speak: Any) -> None:
+        """A busy service is asked again when it said, and not before."""
+        busy = said_json(dialect.error, 429, retry_after="1")
+        async with http_service.service(busy, dialect.says("Now.")) as running:
+            reply = await speak(running).prompt(prompt())
+
+        assert reply.text == "Now."
+        assert running.asked[1].at - running.asked[0].at >= 1
+
+    async def test_a_wait_beyond_all_patience_is_not_waited(self, dialect: Dialect, speak: Any) -> None:
+        """A service that wants a week gets told off at once, with what it wanted."""
+        async with http_service.service(said_json(dialect.error, 429, retry_after="604800")) as running:
+            error = await failure(speak(running).prompt(prompt()))
+
+        assert (error.code, error.detail["retry_after"], len(running.asked)) == ("rate_limited", "604800", 1)
+
+    async def test_a_date_beyond_all_patience_is_not_waited(self, dialect: Dialect, speak: Any) -> None:
+        """The same, said as a date."""
+        late = "Fri, 01 Jan 2100 00:00:00 GMT"
+        async with http_service.service(said_json(dialect.error, 503, retry_after=late)) as running:
+            error = await failure(speak(running).prompt(prompt()))
+
+        assert (error.detail["retry_after"], len(running.asked)) == (late, 1)
+
+    @pytest.mark.parametrize(("status", "code"), [(429, "rate_limited"), (500, "agent_error"), (529, "agent_error")])
+    async def test_endless_trouble_ends(self, dialect: Dialect, speak: Any, status: int, code: str) -> None:
+        """A service that is never well is asked a few times, and then the try fails."""
+        async with http_service.service(said_json(dialect.error, status, **AT_ONCE)) as running:
+            error = await failure(speak(running).prompt(prompt()))
+
+        assert (error.code, error.detail["status"], len(running.asked)) == (code, status, services.TRIES)
+
+    @pytest.mark.parametrize(
+        ("status", "code"),
+        [(400, "agent_error"), (401, "unauthorized"), (403, "unauthorized"), (413, "prompt_too_large")],
+    )
+    async def test_a_refusal_is_not_repeated(self, dialect: Dialect, speak: Any, status: int, code: str) -> None:
+        """What will not get better is tried once."""
+        async with http_service.service(said_json(dialect.error, status)) as running:
+            error = await failure(speak(running).prompt(prompt()))
+
+        assert (error.code, error.detail["status"], len(running.asked)) == (code, status, 1)
+        assert "No." in error.message
+
+    async def test_a_prompt_beyond_the_model_is_told(self, dialect: Dialect, speak: Any) -> None:
+        """A prompt of more tokens than the model holds has its own code."""
+        body = {
+            "error": {
+                "type": "invalid_request_error",
+                "message": "prompt is too long: 9 tokens > 8 maximum",
+                "code": "context_length_exceeded",
+            }
+        }
+        async with http_service.service(said_json(body, 400)) as running:
+            error = await failure(speak(running).prompt(prompt()))
+
+        assert error.code == "prompt_too_long"
+
+    async def test_nobody_there(self, speak: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """An address at which nobody listens is an error of the try, with its cause."""
+        monkeypatch.setattr(services, "TRIES", 2)
+        async with http_service.service(Said()) as running:
+            pass
+        error = await failure(speak(running).prompt(prompt()))
+
+        assert error.code == "backend_unavailable"
+        assert error.detail["cause"]
+
+    async def test_a_broken_connection_is_told(
+        self, dialect: Dialect, speak: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A reply that breaks off in the middle is none."""
+        monkeypatch.setattr(services, "TRIES", 2)
+        whole = dialect.says("All the kings men.")
+        broken = Said(body=whole.body[:-10], headers=whole.headers, cut=True)
+        async with http_service.service(broken) as running:
+            error = await failure(speak(running).prompt(prompt()))
+
+        assert error.code == "backend_unavailable"
+
+    @pytest.mark.parametrize(
+        "body", [b"", b"<html>", b"null", b"[]", b"{}", b'{"choices": []}', b'{"choices": [3]}', b"[" * 100_000]
+    )
+    async def test_an_answer_of_another_kind_is_told(self, dialect: Dialect, speak: Any, body: bytes) -> None:
+        """Whatever comes in place of an answer is a clear error."""
+        async with http_service.service(Said(body=body, headers={"content-type": "application/json"})) as running:
+            error = await failure(speak(running).prompt(prompt()))
+
+        assert error.code == "reply_unreadable"
+
+    @pytest.mark.parametrize("dialect", ["anthropic"], indirect=True)
+    @pytest.mark.parametrize(
+        "events",
+        [
+            [{"type": "message_stop", "message": 3}, {"type": "message_start", "message": 4}],
+            [{"type": "message_start"}],
+            [{"type": "message_delta", "delta": 3, "usage": 4}],
+            [{"type": "content_block_delta", "index": 9, "delta": {"type": "text_delta"}}],
+        ],
+    )
+    async def test_events_of_another_kind_are_told(self, events: list[dict[str, Any]], speak: Any) -> None:
+        """Events that are none end in a clear error, not in a traceback."""
+        streamed = Said(body=http_service.stream(events), headers={"content-type": "text/event-stream"})
+        async with http_service.service(streamed) as running:
+            error = await failure(speak(running).prompt(prompt()))
+
+        assert error.code == "reply_unreadable"
+
+    @pytest.mark.parametrize("dialect", ["anthropic"], indirect=True)
+    async def test_an_error_in_the_middle_of_a_stream_is_told(self, speak: Any) -> None:
+        """A service that fails after it has begun has failed."""
+        late = {"type": "error", "error": {"type": "rate_limit_error", "message": "Too many."}}
+        body = message("Half", whole=False).body + http_service.stream([late])
+        async with http_service.service(Said(body=body, headers={"content-type": "text/event-stream"})) as running:
+            error = await failure(speak(running).prompt(prompt()))
+
+        assert (error.code, "Too many" in error.message) == ("rate_limited", True)
+
+    async def test_a_cut_reply_is_an_error_unless_it_was_asked_for(self, dialect: Dialect, speak: Any) -> None:
+        """A recipe that limits a reply gets what there is of it; no other takes half a reply for a whole one."""
+        async with http_service.service(dialect.cut("Half a")) as running:
+            asked_for = await speak(running).prompt(prompt(max_tokens=3))
+            not_asked_for = await speak(running).prompt(prompt(max_tokens=None))
+            bound = await speak(running).prompt(prompt(max_tokens=3, reply_schema={"type": "object"}))
+
+        assert (asked_for.text, asked_for.error) == ("Half a", None)
+        assert [reply.error and reply.error.code for reply in (not_asked_for, bound)] == ["reply_cut_off"] * 2
+        assert not_asked_for.usage is not None
+
+    async def test_a_refused_prompt_is_an_error(self, dialect: Dialect, speak: Any) -> None:
+        """What a model says in place of a reply is told as the reason."""
+        async with http_service.service(dialect.refusal()) as running:
+            reply = await speak(running).prompt(prompt())
+
+        assert reply.error is not None
+        assert (reply.error.code, reply.text) == ("prompt_refused", "")
+        assert "I cannot." in reply.error.message
+
+    async def test_an_empty_reply_is_passed_on(self, dialect: Dialect, speak: Any) -> None:
+        """Whether nothing is a reply is not the backend's to judge."""
+        async with http_service.service(dialect.says("")) as running:
+            reply = await speak(running).prompt(prompt())
+
+        assert (reply.text, reply.error) == ("", None)
+
+    async def test_a_cancellation_closes_the_connection(self, dialect: Dialect, speak: Any) -> None:
+        """A service is not left to think for nobody."""
+        hanging = Said(body=dialect.says("Half").body[:20], headers={"content-type": "text/event-stream"}, hang=True)
+        async with http_service.service(hanging) as running:
+            work = asyncio.ensure_future(speak(running).prompt(prompt()))
+            await running.hung.wait()
+            work.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await work
+            async with asyncio.timeout(5):
+                await running.left.wait()
+
+        assert running.left.is_set()
+
+
+class TestConversations:
+    """
+    What was said is kept by us and sent again.
+    """
+
+    async def test_a_resumed_conversation_has_its_history(
+        self, dialect: Dialect, speak: Any, sessions: MemoryAgentSessions
+    ) -> None:
+        """A later process asks the service with all that was said before."""
+        async with http_service.service(dialect.says("One."), dialect.says("Two.")) as running:
+            first = await speak(running).prompt(prompt("First?", agent_session_id="s-1", key="a"))
+            later = speak(running, kept=sessions.crashed(lose_unsynced=True))
+            second = prompt("Second?", agent_session_id="s-1", session_created=True, key="b", system="New.")
+            await later.prompt(second)
+
+        assert first.agent_session_id == "s-1"
+        assert dialect.said(running.asked[1].body) == [
+            ("system", "New."),
+            ("user", "First?"),
+            ("assistant", "One."),
+            ("user", "Second?"),
+        ]
+
+    async def test_a_conversation_that_nobody_knows_is_refused(self, speak: Any) -> None:
+        """To go on with what never was is an error, not a fresh beginning."""
+        running = http_service.Service([])
+        error = await failure(speak(running).prompt(prompt(agent_session_id="s-1", session_created=True)))
+
+        assert error.code == "unknown_agent_session"
+
+    async def test_a_failed_try_leaves_nothing(
+        self, dialect: Dialect, speak: Any, sessions: MemoryAgentSessions
+    ) -> None:
+        """Neither an error nor a refusal nor a cancellation leaves half a turn behind."""
+        hanging = Said(body=b"x", hang=True)
+        answers = said_json(dialect.error, 401), dialect.refusal(), hanging
+        async with http_service.service(*answers) as running:
+            backend = speak(running)
+            await failure(backend.prompt(prompt(agent_session_id="s-1")))
+            await backend.prompt(prompt(agent_session_id="s-1", attempt=2))
+            work = asyncio.ensure_future(backend.prompt(prompt(agent_session_id="s-1", attempt=3)))
+            await running.hung.wait()
+            work.cancel()
+            await asyncio.wait([work])
+
+        assert await sessions.turns("s-1") == []
+
+    async def test_a_repeated_try_does_not_double_a_turn(self, dialect: Dialect, speak: Any) -> None:
+        """A reply whose record was lost is asked for again, and counts once from then on."""
+        replies = [dialect.says(text) for text in ("A.", "lost", "B.", "C.")]
+        async with http_service.service(*replies) as running:
+            backend = speak(running)
+            for text, key, attempt in (("a?", "a", 1), ("b?", "b", 1), ("b?", "b", 2), ("c?", "c", 1)):
+                await backend.prompt(prompt(text, agent_session_id="s", key=key, attempt=attempt))
+        told = [dialect.said(asked.body) for asked in running.asked]
+
+        assert told[2] == [("user", "a?"), ("assistant", "A."), ("user", "b?")]
+        assert told[3] == [*told[2], ("assistant", "B."), ("user", "c?")]
+
+    async def test_steps_that_are_repeated_take_what_followed_with_them(self, dialect: Dialect, speak: Any) -> None:
+        """A run that goes back to an earlier step goes back in its conversation; what other runs said there stays."""
+        other = "20260210T143000Z-other1"
+        async with http_service.service(dialect.says("Yes.")) as running:
+            backend = speak(running)
+            await backend.prompt(prompt("a?", agent_session_id="s", key="a"))
+            await backend.prompt(prompt("b?", agent_session_id="s", key="b"))
+            await backend.prompt(prompt("x?", agent_session_id="s", key="a", run_id=other))
+            await backend.prompt(prompt("again?", agent_session_id="s", key="a", attempt=2))
+            await backend.prompt(prompt("c?", agent_session_id="s", key="c"))
+        last = dialect.said(running.asked[-1].body)
+
+        assert [text for role, text in last if role == "user"] == ["x?", "again?", "c?"]
+
+    async def test_blank_replies_are_not_said_again(self, dialect: Dialect, speak: Any) -> None:
+        """Services refuse blank messages, so that the prompts around one are sent as one."""
+        async with http_service.service(dialect.says("  "), dialect.says("Yes.")) as running:
+            backend = speak(running)
+            await backend.prompt(prompt("a?", agent_session_id="s", key="a"))
+            await backend.prompt(prompt("b?", agent_session_id="s", key="b", session_created=True))
+
+        assert dialect.said(running.asked[1].body) == [("user", "a?\n\nb?")]
+
+
+class TestAbsence:
+    """
+    What is not there is said with what to do about it.
+    """
+
+    async def test_a_missing_package_is_told(
+        self, dialect: Dialect, speak: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Without the vendor's package the try fails, and says what to install."""
+        monkeypatch.setattr(util, "find_spec", lambda _: None)
+        error = await failure(speak(http_service.Service([])).prompt(prompt()))
+
+        assert error.code == "agent_missing"
+        assert f"control-room[{dialect.vendor.package}]" in error.message
+
+    async def test_a_missing_key_is_told(self, dialect: Dialect, speak: Any) -> None:
+        """A key that is not in the environment is named, and the service not asked."""
+        running = http_service.Service([])
+        named = await failure(speak(running, api_key_env="NO_SUCH_KEY").prompt(prompt()))
+        config = BackendConfig(name="mine", type="openai")
+        usual = dialect.vendor.lacks(config, {})
+
+        assert (named.code, named.detail) == ("unauthorized", {"api_key_env": "NO_SUCH_KEY"})
+        assert usual is not None
+        assert usual.detail == {"api_key_env": dialect.vendor.key_variable}
+        assert dialect.vendor.lacks(config, {dialect.vendor.key_variable: "sk"}) is None
