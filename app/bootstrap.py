@@ -206,6 +206,23 @@ def agents(chosen: settings.Settings) -> list[str]:
     return [agent.id for agent in people.agents]
 
 
+def examine_backend(chosen: settings.Settings, name: str) -> str | None:
+    """
+    Return what keeps a backend from working here, None if nothing does; nothing is started.
+
+    Raises:
+        errors.ConfigurationError: `agents.json` cannot be used.
+    """
+    people = _roster(chosen)
+    _refuse_broken(people)
+    unused = _unused_backends(chosen, people)
+    try:
+        unused.get(name)
+    except (errors.AgentFailed, errors.ConfigurationError) as error:
+        return error.message
+    return dict(unused.check()).get(name)
+
+
 async def rebuild_index(chosen: settings.Settings) -> dict[str, Any]:
     """
     Make the index anew from the run folders.

@@ -49,6 +49,7 @@ _OF_ERROR: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (errors.ConfigurationError, ExitCode.CONFIGURATION),
     (errors.NoRoom, ExitCode.CONFIGURATION),
     (errors.StorageFault, ExitCode.CONFIGURATION),
+    (OSError, ExitCode.CONFIGURATION),
 )
 
 
@@ -70,7 +71,8 @@ def sentences(error: errors.ControlRoomError | errors.Fault) -> list[str]:
     """
     Return the lines that tell an error: what and its code, then its flaws with their places, and what to do.
     """
-    lines = [f"{error.message} [{error.code}]", *(f"  {formats.flaw(flaw)}" for flaw in _flaws(error))]
+    flaws = [flaw for flaw in _flaws(error) if flaw["message"] != error.message]
+    lines = [f"{error.message} [{error.code}]", *(f"  {formats.flaw(flaw)}" for flaw in flaws)]
     if isinstance(error, errors.DataDirectoryBusy) and error.detail.get("url"):
         lines.append(f"  ask that one with --server {error.detail['url']}")
     return lines

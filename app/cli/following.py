@@ -5,12 +5,16 @@ Following a run until it rests.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from enum import Enum
 
 from app.cli import client, endings, formats, terminal
 from app.cli.progress import Progress
 from app.engine import events
+
+Show = Callable[[client.Answer], Awaitable[None]]
+"""Shows one event."""
 
 _OVER = ("done", "failed", "cancelled")
 _AT_REST = (*_OVER, "paused", "waiting")
@@ -39,17 +43,39 @@ async def follow(connected: client.Client, run_id: str, output: Output, after: i
     Show a run until it rests; return the exit code that tells how it stands.
     """
     progress = Progress(live=terminal.is_live())
+
+    async def show(event: client.Answer) -> None:
+        if output is Output.TEXT:
+            progress.show(event)
+        elif output is Output.EVENTS:
+            terminal.say_json(event, one_line=True)
+
     try:
-        while True:
-            async for event in _until_rest(connected, run_id, after):
-                after = event["seq"]
-                _show(event, output, progress)
-            detail = await connected.detail(run_id)
-            if connected.executes or detail["status"] in _AT_REST:
-                break
+        detail = await watch(connected, run_id, show, after)
     finally:
         progress.finish()
     return _tell_rest(detail, output, connected.executes)
+
+
+async def watch(connected: client.Client, run_id: str, show: Show, after: int = 0) -> client.Answer:
+    """
+    Show every event of a run until it rests; return the run as it stands then.
+    """
+    while True:
+        async with aclosing(_until_rest(connected, run_id, after)) as told:
+            async for event in told:
+                after = event["seq"]
+                await show(event)
+        detail = await connected.detail(run_id)
+        if connected.executes or detail["status"] in _AT_REST:
+            return detail
+
+
+def is_interrupted(detail: client.Answer) -> bool:
+    """
+    Tell whether a run that executed in this process was left before it came to rest.
+    """
+    return detail["status"] in _IN_FLIGHT
 
 
 async def _until_rest(connected: client.Client, run_id: str, after: int) -> AsyncGenerator[client.Answer, None]:
@@ -69,15 +95,8 @@ async def _until_rest(connected: client.Client, run_id: str, after: int) -> Asyn
         yield event
 
 
-def _show(event: client.Answer, output: Output, progress: Progress) -> None:
-    if output is Output.TEXT:
-        progress.show(event)
-    elif output is Output.EVENTS:
-        terminal.say_json(event, one_line=True)
-
-
 def _tell_rest(detail: client.Answer, output: Output, executes: bool) -> int:
-    status, interrupted = detail["status"], executes and detail["status"] in _IN_FLIGHT
+    status, interrupted = detail["status"], executes and is_interrupted(detail)
     if output is Output.DETAIL:
         terminal.say_json(detail)
     elif output is Output.TEXT and status in ("paused", "waiting"):

@@ -4,11 +4,13 @@ How runs, recipes and checks read for people.
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 _WIDEST_CELL = 60
+_NEAREST, _RESEMBLANCE = 3, 0.5
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -200,6 +202,14 @@ def flaw(told: Mapping[str, Any]) -> str:
     """
     place = told["path"] if told.get("line") is None else f"{told['path']} (line {told['line']})"
     return f"{place}: {told['message']}"
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """
+    Return a hint at the names that resemble one; empty if none does.
+    """
+    near = difflib.get_close_matches(name, sorted(set(known)), _NEAREST, _RESEMBLANCE)
+    return f"; the nearest are {', '.join(near)}" if near else ""
 
 
 def _progress(detail: Mapping[str, Any]) -> str:

@@ -4,24 +4,26 @@ The client of a project's folder: the use cases, in process.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
 
 from app import bootstrap, errors, settings
 from app.cli import client, terminal
 from app.cli.access import Access
-from app.control import requests
+from app.control import holds, requests
+from app.dialects import agent_recipes
 from app.engine import plain, states, stores
 from app.execution import stop_signals
+from app.storage import workspace_locks
 
 _UNFINISHED = (states.RunState.PENDING, states.RunState.RUNNING)
 
 
-@asynccontextmanager
-async def connect(chosen: settings.Settings, access: Access) -> AsyncIterator[client.Client]:
+@contextlib.asynccontextmanager
+async def connect(chosen: settings.Settings, access: Access) -> AsyncIterator[FolderClient]:
     """
     Open the project's folder for a command.
 
@@ -31,13 +33,16 @@ async def connect(chosen: settings.Settings, access: Access) -> AsyncIterator[cl
     _refuse_faults(chosen)
     look_only = access is Access.READ
     use = bootstrap.Use(look_only=look_only, alone=access is Access.CHANGE)
-    async with bootstrap.build(chosen, use) as room:
-        if look_only:
-            yield FolderClient(room, None)
-            return
-        signals = stop_signals.StopSignals(lambda hurried: _stop(room, hurried))
-        with signals.caught():
-            yield FolderClient(room, signals)
+    locks = workspace_locks.WorkspaceLocks(chosen.project.data_directory)
+    with contextlib.closing(locks):
+        async with bootstrap.build(chosen, use) as room:
+            held = holds.Holds(room.store, locks.take)
+            if look_only:
+                yield FolderClient(room, held, None)
+                return
+            signals = stop_signals.StopSignals(lambda hurried: _stop(room, hurried))
+            with signals.caught():
+                yield FolderClient(room, held, signals)
 
 
 class FolderClient:
@@ -47,14 +52,18 @@ class FolderClient:
 
     executes = True
 
-    def __init__(self, room: bootstrap.Room, signals: stop_signals.StopSignals | None) -> None:
+    def __init__(self, room: bootstrap.Room, held: holds.Holds, signals: stop_signals.StopSignals | None) -> None:
         self._room = room
+        self._held = held
         self._signals = signals
 
     async def start(self, request: requests.StartRequest) -> client.Answer:
         """
-        Start a run that belongs to this process.
+        Start a run that belongs to this process; if it is to have its workspace alone, only where it gets that.
         """
+        wanted = self._room.starter.prepare(request)
+        if wanted.exclusive_workspace and not await self._is_repeated(request):
+            await self._held.take(wanted.working_dir, parent_run_id=request.parent_run_id)
         started = await self._room.runs.start(dataclasses.replace(request, owner="process"))
         return _moved(started.run_id, started.status)
 
@@ -134,16 +143,30 @@ class FolderClient:
         """
         Let a paused run go on, here.
         """
+        await self._hold(run_id)
         return _moved(run_id, await self._room.runs.unpause(run_id))
 
     async def resume(self, run_id: str, request: requests.ResumeRequest) -> client.Answer:
         """
         Send a run on, here; one that was only interrupted goes on as it was.
         """
-        found = await self._room.store.summary(run_id)
+        found = await self._hold(run_id)
         if found.owner == "service" and found.status in _UNFINISHED and request == requests.ResumeRequest():
             return _moved(run_id, await self._room.engine.submit(run_id))
         return _moved(run_id, await self._room.runs.resume(run_id, request))
+
+    async def said(self, run_id: str, position: int) -> str:
+        """
+        Return the output of a step of an agent, by its position in the journal.
+        """
+        record = (await self._room.runs.steps(run_id))[position]
+        return str(record.output if record.blob is None else await self._room.store.read_blob(run_id, record.blob))
+
+    def drawing(self, recipe_id: str, args: Mapping[str, plain.Json]) -> str:
+        """
+        Draw a recipe of agent_recipes as the arguments would have it.
+        """
+        return agent_recipes.render(self._room.catalogue.get(recipe_id).recipe, args)
 
     async def verify(self, run_id: str) -> client.Answer:
         """
@@ -193,6 +216,17 @@ class FolderClient:
         Return the agents.
         """
         return await self._room.inventory.agents()
+
+    async def _is_repeated(self, request: requests.StartRequest) -> bool:
+        if request.idempotency_key is None:
+            return False
+        return await self._room.store.find_repeated(request.idempotency_key, request.sha256()) is not None
+
+    async def _hold(self, run_id: str) -> stores.RunSummary:
+        found = await self._room.store.summary(run_id)
+        if found.exclusive_workspace:
+            await self._held.take(found.working_dir, run_id=run_id, parent_run_id=found.parent_run_id)
+        return found
 
 
 async def _stop(room: bootstrap.Room, hurried: bool) -> None:

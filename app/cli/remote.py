@@ -22,7 +22,7 @@ _ANSWER_SECONDS = 60.0
 _QUIET_STREAM_SECONDS = 120.0
 """A stream that says nothing for so long, not even that it lives, is broken."""
 
-_NOT_IN_BODY = {"idempotency_key", "owner"}
+_NOT_IN_BODY = {"idempotency_key", "owner", "runs_above"}
 
 _OF_STATUS: Mapping[int, type[errors.ControlRoomError]] = {
     401: errors.ConfigurationError,

@@ -4,13 +4,12 @@ The command `run`.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from app.cli import arguments, endings, formats, options, terminal
+from app.cli import arguments, endings, formats, nesting, options, terminal
 from app.cli.access import Access
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def _request(
         recipe_id=recipe,
         args=arguments.collect(given, args_file),
         labels=arguments.labels(labels),
-        parent_run_id=os.environ.get("CONTROL_ROOM_RUN_ID") or None,
+        parent_run_id=nesting.parent_run_id(),
         **plain,
     )
 

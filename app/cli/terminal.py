@@ -61,6 +61,13 @@ def say_exactly(text: str) -> None:
     _write(sys.stdout, clean(text) + "\n" if is_live() else text)
 
 
+def say_reply(text: str) -> None:
+    """
+    Print what somebody else has said, and a blank line: as it is, but for control characters where a person watches.
+    """
+    _write(sys.stdout, (clean(text) if is_live() else text).rstrip("\n") + "\n\n")
+
+
 def say_json(value: Any, *, one_line: bool = False) -> None:
     """
     Print a value as JSON, one value a line or indented.
@@ -81,6 +88,14 @@ def replace_line(text: str) -> None:
     Show a text in place of the unfinished last line; an empty one clears it.
     """
     _write(sys.stdout, _ERASE_LINE + clean(text))
+
+
+def stop_writing() -> None:
+    """
+    Let what is still buffered for a reader that went away not fail once more when the interpreter ends.
+    """
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
 
 
 def _speaks_unicode(stream: TextIO) -> bool:

@@ -34,7 +34,7 @@ DESCRIPTION_CHARACTERS = 20_000
 PRIORITIES = range(-100, 101)
 """Priorities; higher goes first."""
 
-_SEPARATE = frozenset({"idempotency_key", "owner"})
+_SEPARATE = frozenset({"idempotency_key", "owner", "runs_above"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +67,8 @@ class StartRequest:
     """Whether it does not, whatever its recipe is."""
     parent_run_id: str | None = None
     """Run that asks."""
+    runs_above: int | None = None
+    """How many runs are above this one, where the run that asks may be of another project; None: it is of this one."""
     recipe: plain.Json = None
     """Recipe brought along, as an object or as text, where the settings allow it."""
     dialect: str = "control_room"

@@ -281,6 +281,8 @@ class Runs:
         try:
             return await self._reader.start(request.parent_run_id)
         except errors.NotFound as error:
+            if request.runs_above is not None:
+                return None
             flaw = errors.Flaw(path="$.parent_run_id", code="unknown_parent", message=error.message)
             raise errors.RequestInvalid(error.message, code="unknown_parent", flaws=[flaw]) from error
 

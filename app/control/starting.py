@@ -64,7 +64,7 @@ class Starter:
             errors.Unroutable: there is only a description, and no recipe fits it.
         """
         requests.check(request)
-        depth = self._depth(parent)
+        depth = self._depth(request, parent)
         edition, seeds = self._chosen(request)
         recipe, args = edition.recipe, edition.fit({**seeds, **request.args})
         working_dir = self._workspaces.choose(request.working_dir)
@@ -83,7 +83,7 @@ class Starter:
             exclusive_workspace=request.exclusive_workspace or (recipe.holds_workspace and not request.share_workspace),
             idempotency_key=request.idempotency_key,
             request_sha256=request.sha256() if request.idempotency_key else None,
-            parent_run_id=request.parent_run_id,
+            parent_run_id=parent.run_id if parent else None,
             depth=depth,
             owner=request.owner,
             **edition.frozen(),
@@ -104,8 +104,8 @@ class Starter:
         edition = self._catalogue.get(start.recipe_id)
         return {"args": edition.fit(args), **edition.frozen()}
 
-    def _depth(self, parent: runs.RunStart | None) -> int:
-        depth = parent.depth + 1 if parent else 0
+    def _depth(self, request: StartRequest, parent: runs.RunStart | None) -> int:
+        depth = parent.depth + 1 if parent else request.runs_above or 0
         if depth > self._rules.max_depth:
             message = f"runs may start runs {self._rules.max_depth} deep; this one would be {depth} deep"
             flaw = errors.Flaw(path="$.parent_run_id", code="too_deep", message=message)

@@ -14,7 +14,6 @@ from app.engine import runs
 
 RUNS = "runs"
 TRASH = "runs/.trash"
-WORKSPACES = "runs/.workspaces"
 SESSIONS = "audit/sessions"
 AGENT_SESSIONS = "sessions/agents"
 ISSUES = "issues"

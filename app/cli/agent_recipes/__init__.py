@@ -1,0 +1,3 @@
+"""
+The command `agent-recipes` (agent-recipes, 9).
+"""

@@ -1,0 +1,98 @@
+"""
+The command itself: its options, and what each way of calling it does (agent-recipes, 9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from app import __version__
+from app.cli import arguments, boundary, nesting
+from app.cli.agent_recipes import endings, projects, running, showing
+
+if TYPE_CHECKING:
+    from app.control import requests
+
+TIERS = ("haiku", "sonnet", "opus")
+
+_FLAGS = {
+    "backend": "--backend", "model": "--model", "max_steps": "--max-steps", "max_visits": "--max-visits",
+    "max_restarts": "--max-restarts", "system_prompt": "--system-prompt", "agent_session_id": "--session-id",
+}  # fmt: skip
+"""Arguments of every run, with the options that give them."""
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.argument("recipe_id", required=False, metavar="RECIPE-ID")
+@click.option("--backend", metavar="NAME", help="Backend that all steps speak through.  [default: claude-code]")
+@click.option("--list", "listing", is_flag=True, help="List the recipes with their descriptions.")
+@click.option("--dry-run", is_flag=True, help="Print the recipe's steps, transitions and guardrails; start nothing.")
+@click.option("--verbose", is_flag=True, help="Log steps, outcomes and transitions to stderr.")
+@click.option("--events", is_flag=True, help="Log the same to stderr as structured lines.")
+@click.option("--model", type=click.Choice(TIERS), help="Model tier of all steps.")
+@click.option("--max-steps", type=click.IntRange(1), metavar="N", help="Most steps, in place of the recipe's.")
+@click.option("--max-visits", type=click.IntRange(1), metavar="N", help="Most visits of a step, in place of its.")
+@click.option("--max-restarts", type=click.IntRange(0), metavar="N", help="Most new sessions.  [default: no limit]")
+@click.option("--working-dir", metavar="PATH", help="Folder that the agent works in.  [default: the current one]")
+@click.option("--system-prompt", metavar="TEXT", help="Appended to the backend's own, where it can do that.")
+@click.option("--session-id", "agent_session_id", metavar="ID", help="Existing conversation to go on with.")
+@click.option("--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="One argument; repeatable.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: the list, the plan, or the run at its end.")
+@click.version_option(__version__, prog_name="agent-recipes", message="%(prog)s %(version)s")
+def agent_recipes(
+    recipe_id: str | None, listing: bool, dry_run: bool, as_json: bool, working_dir: str | None, **given: Any
+) -> int:
+    """
+    Run an agent recipe in the working directory: each reply of the agent, then the reason of the exit.
+
+    The run is kept in the project that the directory belongs to. Ctrl-C stops it so that `control-room runs resume` can
+    continue it; a second one does not wait for the agent.
+
+    Exit codes: 0 done, 1 recipe not valid, 2 no outcome, 3 guardrail, 4 backend failed, 5 usage or configuration,
+    130 stopped by a person.
+    """
+    if listing == (recipe_id is not None):
+        raise click.UsageError("Give a recipe or --list." if recipe_id is None else "--list takes no recipe.")
+    if listing and dry_run:
+        raise click.UsageError("--dry-run needs a recipe.")
+    project = projects.of(working_dir)
+    output = running.Output(as_json=as_json, verbose=given.pop("verbose"), events=given.pop("events"))
+    if recipe_id is None:
+        return showing.list_recipes(project, as_json)
+    request = _request(recipe_id, project, **given)
+    return showing.draw(project, request, as_json) if dry_run else running.run(project, request, output)
+
+
+PROGRAM = boundary.Program(
+    name="agent-recipes", command=agent_recipes, usage=endings.ExitCode.CONFIGURATION, of_error=endings.of_error
+)
+
+
+def execute(arguments: Sequence[str] | None = None) -> int:
+    """
+    Execute a command line and return its exit code; whatever goes wrong is told in a line on stderr.
+    """
+    return boundary.execute(PROGRAM, arguments)
+
+
+def _request(recipe_id: str, project: projects.Project, given: tuple[str, ...], **flags: Any) -> requests.StartRequest:
+    from app.control import requests
+
+    return requests.StartRequest(
+        recipe_id=recipe_id,
+        args=_args(arguments.collect(given, None), flags),
+        working_dir=str(project.working_dir),
+        parent_run_id=nesting.parent_run_id(),
+        runs_above=nesting.runs_above(),
+    )
+
+
+def _args(given: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
+    named = {name: value for name, value in flags.items() if value is not None}
+    for name in named:
+        if name in given:
+            raise click.UsageError(f"{_FLAGS[name]} and --arg {name} are the same argument: give one of them.")
+    return {**given, **named}

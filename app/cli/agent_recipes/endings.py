@@ -1,0 +1,93 @@
+"""
+Endings of `agent-recipes`: which exit code says what (agent-recipes, 9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any
+
+from app import errors
+
+
+class ExitCode(IntEnum):
+    """
+    Exit codes of `agent-recipes`.
+    """
+
+    DONE = 0
+    """The recipe came to an exit, or the command did what it was asked."""
+    RECIPE = 1
+    """The recipe is not valid."""
+    ORCHESTRATION = 2
+    """The agent reported no outcome, even when asked again; or the run broke in another way."""
+    GUARDRAIL = 3
+    """A limit of steps, visits or restarts was reached."""
+    BACKEND = 4
+    """The agent failed."""
+    CONFIGURATION = 5
+    """Nothing could begin: usage, unknown recipe or backend, a missing program, arguments, a workspace that is held."""
+    STOPPED = 130
+    """A person stopped it: Ctrl-C, SIGTERM, or a cancel."""
+
+
+_OF_ERROR: tuple[tuple[type[BaseException], ExitCode], ...] = (
+    (errors.RecipeInvalid, ExitCode.RECIPE),
+    (errors.JournalCorrupt, ExitCode.ORCHESTRATION),
+    (errors.StorageFault, ExitCode.CONFIGURATION),
+    (errors.Fault, ExitCode.ORCHESTRATION),
+    (errors.ControlRoomError, ExitCode.CONFIGURATION),
+    (OSError, ExitCode.CONFIGURATION),
+)
+
+_LIMITS = ("max-step-visits-exceeded:", "max-total-steps", "max-restarts")
+_UNUSABLE = frozenset({"agent_missing", "agent_refused_root", "unknown_backend", "unknown_backend_type"})
+_NO_ROOM = frozenset({errors.StorageFault.default_code, errors.NoRoom.default_code})
+
+
+def of_run(detail: Mapping[str, Any]) -> ExitCode:
+    """
+    Return the exit code that tells how a run stands.
+    """
+    match detail["status"]:
+        case "done":
+            return ExitCode.DONE
+        case "failed":
+            return _of_failure(reason(detail) or "", code(detail))
+        case "paused" | "waiting":
+            return ExitCode.CONFIGURATION if code(detail) in _NO_ROOM else ExitCode.ORCHESTRATION
+        case _:
+            return ExitCode.STOPPED
+
+
+def of_error(error: BaseException) -> ExitCode:
+    """
+    Return the exit code of an error; a bug is one of the orchestration.
+    """
+    return next((code for kind, code in _OF_ERROR if isinstance(error, kind)), ExitCode.ORCHESTRATION)
+
+
+def reason(detail: Mapping[str, Any]) -> str | None:
+    """
+    Return why a run ended, in a word; None if it has not.
+    """
+    ending = detail.get("ending") or {}
+    found: str | None = ending.get("reason")
+    return found
+
+
+def code(detail: Mapping[str, Any]) -> str | None:
+    """
+    Return the code of a run's error; None if it has none.
+    """
+    found: str | None = (detail.get("error") or {}).get("code")
+    return found
+
+
+def _of_failure(why: str, told: str | None) -> ExitCode:
+    if why.startswith(_LIMITS):
+        return ExitCode.GUARDRAIL
+    if why != "backend-error":
+        return ExitCode.ORCHESTRATION
+    return ExitCode.CONFIGURATION if told in _UNUSABLE else ExitCode.BACKEND

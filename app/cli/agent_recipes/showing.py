@@ -1,0 +1,104 @@
+"""
+What can be seen without starting anything: the list of recipes, and the drawing of one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from app import errors
+from app.cli import client, formats, terminal
+from app.cli.agent_recipes import endings, projects
+
+if TYPE_CHECKING:
+    from app.cli import local
+    from app.control import requests
+
+DIALECT = "agent_recipes"
+"""Language of the recipes that are listed and run."""
+
+_LACKING = frozenset({"missing_arg", "args_required"})
+
+
+def list_recipes(project: projects.Project, as_json: bool) -> int:
+    """
+    Print every recipe with its description; broken ones with what is wrong with them.
+    """
+    found = project.ask(_described)
+    if as_json:
+        terminal.say_json(found)
+    else:
+        terminal.say(listing(found))
+    return endings.ExitCode.DONE
+
+
+def draw(project: projects.Project, request: requests.StartRequest, as_json: bool) -> int:
+    """
+    Print a recipe as the arguments would have it; those that it requires may be missing.
+    """
+
+    async def work(connected: local.FolderClient) -> client.Answer | str:
+        plan = await _planned(connected, request, as_json)
+        return plan if as_json and plan is not None else connected.drawing(request.recipe_id or "", request.args)
+
+    drawn = project.ask(work)
+    if isinstance(drawn, str):
+        terminal.say(drawn.rstrip("\n"))
+    else:
+        terminal.say_json(drawn)
+    return endings.ExitCode.DONE
+
+
+async def of_this_language(connected: local.FolderClient, recipe_id: str) -> None:
+    """
+    Refuse what is no recipe of this language.
+
+    Raises:
+        errors.UnknownRecipe: the nearest names are told, or the program that runs it.
+    """
+    entries = await connected.recipes()
+    found = next((entry for entry in entries if entry["recipe_id"] == recipe_id), None)
+    if found is not None and found["dialect"] != DIALECT:
+        message = f"{recipe_id} is no agent recipe but one of {found['dialect']}; start it with: control-room run"
+        raise errors.UnknownRecipe(message)
+    if found is None:
+        near = formats.nearest(recipe_id, [entry["recipe_id"] for entry in entries if entry["dialect"] == DIALECT])
+        raise errors.UnknownRecipe(f"there is no agent recipe {recipe_id!r:.80}{near}; --list shows all")
+
+
+def listing(found: list[client.Answer]) -> str:
+    """
+    Return the recipes as lines of id and description.
+    """
+    if not found:
+        return "no recipes"
+    width = max(len(entry["recipe_id"]) for entry in found)
+    return "\n".join(f"{entry['recipe_id']:<{width}}  {_description(entry)}" for entry in found)
+
+
+async def _described(connected: local.FolderClient) -> list[client.Answer]:
+    entries = [entry for entry in await connected.recipes() if entry["dialect"] == DIALECT]
+    return [entry | {"description": await _description_of(connected, entry)} for entry in entries]
+
+
+async def _description_of(connected: local.FolderClient, entry: client.Answer) -> str | None:
+    document = (await connected.recipe(entry["recipe_id"]))["document"]
+    return document["description"] if document else None
+
+
+def _description(entry: client.Answer) -> str:
+    if entry["valid"]:
+        return str(entry["description"])
+    return f"(not valid) {formats.flaw(entry['flaws'][0])}"
+
+
+async def _planned(
+    connected: local.FolderClient, request: requests.StartRequest, as_json: bool
+) -> client.Answer | None:
+    await of_this_language(connected, request.recipe_id or "")
+    try:
+        return await connected.plan(request)
+    except errors.ArgsInvalid as error:
+        if as_json or any(flaw.code not in _LACKING for flaw in error.flaws):
+            raise
+        return None

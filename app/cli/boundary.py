@@ -1,0 +1,70 @@
+"""
+The boundary of a program: every way in which a command can end becomes an exit code and, at most, lines on stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import click
+
+from app import errors
+from app.cli import endings, terminal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """
+    A command line program.
+    """
+
+    name: str
+    """What it is called; lines that tell an error begin with it."""
+    command: click.Command
+    """What it does; returns the exit code."""
+    usage: int
+    """Exit code of a command line that cannot be meant."""
+    of_error: Callable[[BaseException], int]
+    """Returns the exit code of an error, a bug's too."""
+
+
+def execute(program: Program, arguments: Sequence[str] | None = None) -> int:
+    """
+    Execute a command line and return its exit code; whatever goes wrong is told in a line on stderr.
+    """
+    terminal.prepare()
+    try:
+        return int(program.command.main(args=arguments, prog_name=program.name, standalone_mode=False) or 0)
+    except click.ClickException as error:
+        error.show()
+        return program.usage
+    except (click.Abort, KeyboardInterrupt):
+        return endings.ExitCode.INTERRUPTED
+    except terminal.PipeClosed:
+        terminal.stop_writing()
+        return endings.ExitCode.PIPE_CLOSED
+    except (errors.ControlRoomError, errors.Fault) as error:
+        return _tell(program, endings.sentences(error), error)
+    except OSError as error:
+        return _tell(program, [str(error)], error)
+    except Exception as error:  # noqa: BLE001 - the outermost boundary: a bug is told in a line as well
+        if os.environ.get("CONTROL_ROOM_LOG_LEVEL", "").lower() == "debug":
+            traceback.print_exc()
+        return _tell(program, [f"internal error: {type(error).__name__}: {error}"], error)
+
+
+def run(program: Program) -> None:
+    """
+    Execute the command line of this process and end it.
+    """
+    sys.exit(execute(program))
+
+
+def _tell(program: Program, lines: list[str], error: BaseException) -> int:
+    first, *others = lines
+    terminal.warn("\n".join([f"{program.name}: {first}", *others]))
+    return program.of_error(error)

@@ -1,0 +1,54 @@
+"""
+Locks of workspaces: which process of a project executes a run in which folder alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app import errors
+from app.engine import plain
+from app.storage import layout, os_disk
+
+_FOLDER = f"{layout.RUNS}/.workspaces"
+_FOLDER_MODE = 0o700
+_NAME_CHARACTERS = 32
+
+
+class WorkspaceLocks:
+    """
+    Lock workspaces against other processes; a lock ends with the process that has it at the latest.
+
+    What is locked lies in the data directory: programs that lock the workspace itself are not disturbed.
+    """
+
+    def __init__(self, data_directory: Path) -> None:
+        self._folder = data_directory / _FOLDER
+        self._taken: list[os_disk.OsLock] = []
+
+    def take(self, workspace: str, above: str | None = None) -> bool:
+        """
+        Lock a workspace until `close`; tell whether it could be, or another process has it.
+
+        Args:
+            above: Run that has the workspace and lets its children enter, one at a time.
+
+        Raises:
+            errors.ConfigurationError: the data directory cannot be written.
+        """
+        name = plain.sha256(plain.canonical([workspace, above]))[:_NAME_CHARACTERS]
+        try:
+            (self._folder / name).mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+            lock = os_disk.lock(str(self._folder / name))
+        except OSError as error:
+            message = f"the workspace {workspace} cannot be locked: {error.strerror or error}"
+            raise errors.ConfigurationError(message, code="data_directory_unusable") from error
+        self._taken += [lock] if lock is not None else []
+        return lock is not None
+
+    def close(self) -> None:
+        """
+        Let others enter.
+        """
+        while self._taken:
+            self._taken.pop().release()
