@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 from app import clock, errors, resources, settings, telemetry
 from app.agents import backends, configuration, roster, surroundings
 from app.agents import performer as agent_performer
-from app.control import adoption, children, health, inventory, prompts, recipes, routing, runs, shelf, starting
+from app.control import adoption, children, health, inventory, joining, prompts, recipes, routing, runs, shelf, starting
 from app.control import workspaces as control_workspaces
 from app.dialects import registry as dialects
-from app.engine import operations, plain, ports, probes, refusals, runner
+from app.engine import conversations, operations, plain, ports, probes, refusals, runner
 from app.execution import crash_probes, measured
 from app.execution.embedded import pool
 from app.processes import allowance, supervisor
@@ -71,6 +71,8 @@ class Room:
     """Hides secrets."""
     store: Store
     """Run folders; a memory where a reader found no data directory."""
+    conversations: conversations.Conversations
+    """Who may speak in which conversation with an agent."""
     engine: pool.Pool
     """Worker pool."""
 
@@ -128,8 +130,10 @@ async def build(chosen: settings.Settings, use: Use = Use(), world: World | None
         sessions = _agent_sessions(closing, chosen, use)
         speaking = backends.Backends(people.backends, _surroundings(world.clock, running, sessions))
         closing.push_async_callback(speaking.close)
-        equipment = _equipment(chosen, people, world, reference, speaking, running, kept)
-        room = _room(chosen, world, reference, equipment, kept)
+        talks = conversations.Conversations(sessions, kept, world.dialects)
+        asking = agent_performer.AgentPerformer(speaking, talks)
+        equipment = _equipment(chosen, people, world, reference, asking, running, kept)
+        room = _room(chosen, world, reference, equipment, kept, talks)
         closing.push_async_callback(room.engine.stop)
         room.engine.start(recover=use.address is not None)
         yield room
@@ -204,6 +208,23 @@ def agents(chosen: settings.Settings) -> list[str]:
     people = _roster(chosen)
     _refuse_broken(people)
     return [agent.id for agent in people.agents]
+
+
+def examine_backend(chosen: settings.Settings, name: str) -> str | None:
+    """
+    Return what keeps a backend from working here, None if nothing does; nothing is started.
+
+    Raises:
+        errors.ConfigurationError: `agents.json` cannot be used.
+    """
+    people = _roster(chosen)
+    _refuse_broken(people)
+    unused = _unused_backends(chosen, people)
+    try:
+        unused.get(name)
+    except (errors.AgentFailed, errors.ConfigurationError) as error:
+        return error.message
+    return dict(unused.check()).get(name)
 
 
 def examine_backend(chosen: settings.Settings, name: str) -> str | None:
@@ -344,7 +365,7 @@ def _equipment(
     people: configuration.Roster,
     world: World,
     reference: _Reference,
-    speaking: backends.Backends,
+    asking: agent_performer.AgentPerformer,
     running: supervisor.Supervisor,
     kept: Store,
 ) -> runner.Equipment:
@@ -353,7 +374,7 @@ def _equipment(
     places = tool_workspaces.Workspaces([project.project, *project.allowed_roots])
     performers: dict[str, ports.Performer] = {
         operations.ToolCall.kind: tool_performer.ToolPerformer(reference.registry, places),
-        operations.AgentCall.kind: agent_performer.AgentPerformer(speaking),
+        operations.AgentCall.kind: asking,
         operations.Command.kind: commands.CommandPerformer(running, places, os.environ, secrets),
         operations.Check.kind: checks.CheckPerformer(places),
         operations.CommitFile.kind: checks.CommitFilePerformer(places),
@@ -370,7 +391,12 @@ def _equipment(
 
 
 def _room(
-    chosen: settings.Settings, world: World, reference: _Reference, equipment: runner.Equipment, kept: Store
+    chosen: settings.Settings,
+    world: World,
+    reference: _Reference,
+    equipment: runner.Equipment,
+    kept: Store,
+    talks: conversations.Conversations,
 ) -> Room:
     metrics = telemetry.Metrics()
 
@@ -389,7 +415,12 @@ def _room(
         stop_grace_seconds=chosen.pool.stop_grace_seconds,
     )
     use_cases = runs.Runs(
-        store=kept, engine=engine, starter=reference.starter, dialects=world.dialects, clock=world.clock
+        store=kept,
+        engine=engine,
+        starter=reference.starter,
+        joining=joining.Joining(kept, engine, talks),
+        dialects=world.dialects,
+        clock=world.clock,
     )
     offspring = children.Children(runs=use_cases, engine=engine)
     return Room(
@@ -402,6 +433,7 @@ def _room(
         metrics=metrics,
         masker=equipment.masker,
         store=kept,
+        conversations=talks,
         engine=engine,
     )
 

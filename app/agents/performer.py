@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import PurePath
+from weakref import WeakValueDictionary
 
 from app import errors, settings
 from app.agents.backends import Backends
-from app.engine import operations, plain, ports, records, states
+from app.engine import conversations, operations, plain, ports, records, states
 
 MAX_PROMPT_BYTES = 16 * 1024 * 1024
 """Longest prompt, all its parts together."""
@@ -27,17 +29,20 @@ class AgentPerformer:
     Ask an agent and keep what was said under `logs/`; only a reply that says something is a success.
     """
 
-    def __init__(self, backends: Backends) -> None:
+    def __init__(self, backends: Backends, conversations: conversations.Conversations) -> None:
         self._backends = backends
+        self._conversations = conversations
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def perform(self, call: ports.Call) -> records.Result:
         """
         Perform one try of an `operations.AgentCall`.
 
-        Waiting for a backend that answers one prompt at a time counts towards the time-out.
+        Waiting for a backend that answers one prompt at a time counts towards the time-out, and so does waiting for
+        another prompt of the same run in the same conversation. One that somebody else speaks in is not waited for.
 
         Raises:
-            errors.AgentFailed: there is no reply.
+            errors.AgentFailed: there is no reply; `session_locked` if somebody else has the conversation.
         """
         operation = call.operation
         assert isinstance(operation, operations.AgentCall)
@@ -68,7 +73,7 @@ class AgentPerformer:
 
     async def _asked(self, backend: str, prompt: ports.AgentPrompt) -> ports.AgentReply:
         try:
-            async with asyncio.timeout(prompt.timeout_seconds):
+            async with asyncio.timeout(prompt.timeout_seconds), self._turn(prompt):
                 return await self._backends.get(backend).prompt(prompt)
         except TimeoutError as error:
             raise errors.AgentFailed(
@@ -76,6 +81,18 @@ class AgentPerformer:
                 code="agent_timeout",
                 detail={"timeout_seconds": prompt.timeout_seconds},
             ) from error
+        except errors.Conflict as error:
+            raise errors.AgentFailed(error.message, code=error.code, detail=error.detail) from error
+
+    @asynccontextmanager
+    async def _turn(self, prompt: ports.AgentPrompt) -> AsyncIterator[None]:
+        session_id = prompt.agent_session_id
+        if session_id is None:
+            yield
+            return
+        claimed = self._conversations.claimed(session_id, prompt.run_id)
+        async with claimed, self._turns.setdefault(session_id, asyncio.Lock()):
+            yield
 
 
 async def _text(call: ports.Call, parts: tuple[plain.Json, ...]) -> str:

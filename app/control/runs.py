@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from app import clock, errors
 from app.control import faults, feeds, patience, reading
 from app.control.following import Follower
+from app.control.joining import Joining
 from app.control.reading import Reader, Ready
 from app.control.requests import ResumeRequest, Started, StartRequest
 from app.control.starting import Starter
@@ -28,12 +29,14 @@ class Runs:
         store: stores.RunStore,
         engine: pool_port.RunEngine,
         starter: Starter,
+        joining: Joining,
         dialects: Mapping[str, ports.Dialect],
         clock: clock.Clock,
     ) -> None:
         self._store = store
         self._engine = engine
         self._starter = starter
+        self._joining = joining
         self._clock = clock
         self._reader = Reader(store=store, engine=engine, dialects=dialects, clock=clock)
         self._follower = Follower(store=store, engine=engine, clock=clock)
@@ -45,7 +48,8 @@ class Runs:
 
         Raises:
             errors.RequestInvalid, errors.Unroutable: the request cannot become a run.
-            errors.Conflict: `idempotency_conflict`, or `recipe_busy` with the unfinished run's id.
+            errors.Conflict: `idempotency_conflict`, `recipe_busy` with the unfinished run's id, or `session_locked`
+                with the `holder` of the conversation that the run is to go on with.
             errors.NoRoom: the disk is full or failing.
         """
         repeated = await self._find_repeated(request)
@@ -53,7 +57,7 @@ class Runs:
             return await self._found(repeated)
         start = self._starter.prepare(request, await self._parent(request))
         with faults.told():
-            created = await self._store.create(start, exclusive=request.exclusive)
+            created = await self._joining.create(start, request)
         if created.existed:
             return await self._found(created.run_id)
         return Started(run_id=created.run_id, status=await self._engine.submit(created.run_id), existed=False)
@@ -234,6 +238,7 @@ class Runs:
         Raises:
             errors.NotFound, errors.WrongState, errors.NoRoom: as `cancel`, or it is neither of these.
             errors.RequestInvalid: the step, the arguments or the recipe do not fit.
+            errors.Conflict: `session_locked`, the `holder` speaks in the run's conversation.
         """
         view = await self._reader.view(run_id)
         left_behind = not view.status.finished and (await self._store.summary(run_id)).owner != "service"
@@ -244,7 +249,7 @@ class Runs:
             )
         how = pool_port.Resume(from_key=request.from_key, overrides=self._starter.renew(view.start, request))
         with faults.told():
-            return await self._engine.resume(run_id, how)
+            return await self._joining.resume(view, how)
 
     async def delete(self, run_id: str) -> None:
         """

@@ -12,8 +12,10 @@ from pathlib import Path
 from app import clock
 from app.agents.surroundings import Supervisor, Surroundings
 from app.engine import agent_sessions
+from app.engine.conversations import Conversations
 from app.processes import supervisor
 from app.storage.agent_sessions import MemoryAgentSessions
+from app.storage.memory import MemoryStore
 
 
 def surroundings(
@@ -35,3 +37,10 @@ def surroundings(
         environ=os.environ if environ is None else environ,
         home=home or Path.home(),
     )
+
+
+def conversations(sessions: agent_sessions.AgentSessions | None = None) -> Conversations:
+    """
+    Return conversations beside an empty store, where no other run has any.
+    """
+    return Conversations(sessions or MemoryAgentSessions(), MemoryStore(clock=clock.SystemClock()), {})

@@ -60,6 +60,13 @@ def backing(tmp_path: Path) -> Backing:
     return build
 
 
+def performing(backends: Backends) -> AgentPerformer:
+    """
+    Return a performer in whose project nobody else speaks.
+    """
+    return AgentPerformer(backends, around.conversations())
+
+
 def speech(**given: Any) -> operations.AgentCall:
     """
     Return an agent call; what is not given is usual.
@@ -73,7 +80,7 @@ async def test_a_reply_is_the_output(backing: Backing) -> None:
     desk = Desk()
     said = {"text": "Kael arrives.", "usage": {"input_tokens": 3, "output_tokens": 2}, "agent_session_id": "s1"}
     call = desk.call(speech(system="You plan."), key="brief", attempt=2)
-    result = await AgentPerformer(backing(said)).perform(call)
+    result = await performing(backing(said)).perform(call)
 
     assert result == records.Result(
         output="Kael arrives.", usage=records.Usage(input_tokens=3, output_tokens=2), agent_session_id="s1"
@@ -96,7 +103,7 @@ async def test_everything_of_the_call_reaches_the_backend(backing: Backing) -> N
         timeout_seconds=30.0,
         tools=True,
     )
-    await AgentPerformer(backends).perform(desk.call(operation))
+    await performing(backends).perform(desk.call(operation))
     noted = backends.noted
 
     assert noted.text == 'Read:\nthe scene\n{"a":null,"b":1}.'
@@ -108,7 +115,7 @@ async def test_everything_of_the_call_reaches_the_backend(backing: Backing) -> N
 @pytest.mark.parametrize("text", ["", " ", "\n\t\n"])
 async def test_a_reply_that_says_nothing_is_a_failure(backing: Backing, text: str) -> None:
     """An empty or blank reply never fills a slot; what it cost is still counted."""
-    result = await AgentPerformer(backing({"text": text, "usage": {"input_tokens": 9}})).perform(Desk().call(speech()))
+    result = await performing(backing({"text": text, "usage": {"input_tokens": 9}})).perform(Desk().call(speech()))
 
     assert result.status is states.StepState.FAILED
     assert result.error is not None
@@ -119,9 +126,9 @@ async def test_a_reply_that_says_nothing_is_a_failure(backing: Backing, text: st
 
 async def test_a_blank_reply_may_be_one(backing: Backing) -> None:
     """A caller that asks again by itself takes what was said, be it nothing or an abstention."""
-    performer = AgentPerformer(backing({"text": " "}))
+    performer = performing(backing({"text": " "}))
     blank = await performer.perform(Desk().call(speech(may_be_blank=True)))
-    abstained = await AgentPerformer(backing("ABSTAIN: no")).perform(Desk().call(speech(may_abstain=True)))
+    abstained = await performing(backing("ABSTAIN: no")).perform(Desk().call(speech(may_abstain=True)))
 
     assert (blank.status, blank.output) == (states.StepState.DONE, " ")
     assert (abstained.status, abstained.output) == (states.StepState.DONE, "ABSTAIN: no")
@@ -131,7 +138,7 @@ async def test_a_conversation_reaches_the_backend_and_comes_back(backing: Backin
     """Its id, whether it is to be resumed, and which run the agent works for are told; the reply names it."""
     backends = backing("ok")
     operation = speech(agent_session_id="ses_1", session_created=True)
-    result = await AgentPerformer(backends).perform(Desk().call(operation, attempt=3))
+    result = await performing(backends).perform(Desk().call(operation, attempt=3))
     noted = backends.noted
 
     assert (noted.agent_session_id, noted.session_created, noted.attempt) == ("ses_1", True, 3)
@@ -142,7 +149,7 @@ async def test_a_conversation_reaches_the_backend_and_comes_back(backing: Backin
 async def test_an_error_of_the_backend_is_a_failure(backing: Backing) -> None:
     """What a backend reports as an error is the step's error, whatever text came with it."""
     said = {"error": {"code": "overloaded", "message": "Too many.", "detail": {"status": 529}}}
-    result = await AgentPerformer(backing(said)).perform(Desk().call(speech()))
+    result = await performing(backing(said)).perform(Desk().call(speech()))
 
     assert result.status is states.StepState.FAILED
     assert result.error == records.StepError(code="overloaded", message="Too many.", detail={"status": 529})
@@ -152,7 +159,7 @@ async def test_an_agent_that_never_answers_times_out(backing: Backing) -> None:
     """The limit of the operation ends the try, and the backend is stopped with it."""
     operation = speech(timeout_seconds=0.05)
     with pytest.raises(errors.AgentFailed) as failed:
-        await AgentPerformer(backing({"hang": True})).perform(Desk().call(operation))
+        await performing(backing({"hang": True})).perform(Desk().call(operation))
 
     assert failed.value.code == "agent_timeout"
     assert failed.value.detail == {"timeout_seconds": 0.05}
@@ -161,7 +168,7 @@ async def test_an_agent_that_never_answers_times_out(backing: Backing) -> None:
 async def test_without_a_limit_a_day_is_enough(backing: Backing) -> None:
     """A step without a time-out of its own has one of twenty-four hours."""
     backends = backing("ok")
-    await AgentPerformer(backends).perform(Desk().call(speech()))
+    await performing(backends).perform(Desk().call(speech()))
 
     assert backends.noted.timeout_seconds == 86_400
 
@@ -169,7 +176,7 @@ async def test_without_a_limit_a_day_is_enough(backing: Backing) -> None:
 async def test_a_cancellation_reaches_the_backend(backing: Backing) -> None:
     """A cancelled step is cancelled at once, and is no result."""
     desk = Desk()
-    asked = asyncio.ensure_future(AgentPerformer(backing({"hang": True})).perform(desk.call(speech())))
+    asked = asyncio.ensure_future(performing(backing({"hang": True})).perform(desk.call(speech())))
     await asyncio.wait([asked], timeout=0.05)
     asked.cancel()
     await asyncio.wait([asked], timeout=1)
@@ -184,7 +191,7 @@ async def test_a_prompt_over_the_limit_is_refused_unread(backing: Backing) -> No
     blob = records.BlobRef(sha256="absent", size_bytes=MAX_PROMPT_BYTES, text=True)
     operation = speech(prompt=("x", {"blob": blob.to_json()}))
     with pytest.raises(errors.AgentFailed) as failed:
-        await AgentPerformer(backing("ok")).perform(desk.call(operation))
+        await performing(backing("ok")).perform(desk.call(operation))
 
     assert failed.value.code == "prompt_too_large"
     assert failed.value.detail == {"size_bytes": MAX_PROMPT_BYTES + 1, "limit_bytes": MAX_PROMPT_BYTES}
@@ -194,7 +201,7 @@ async def test_a_prompt_over_the_limit_is_refused_unread(backing: Backing) -> No
 async def test_an_unknown_backend_fails_the_step(backing: Backing) -> None:
     """A backend that is no longer configured is a failure that names the nearest one."""
     with pytest.raises(errors.AgentFailed) as failed:
-        await AgentPerformer(backing("ok")).perform(Desk().call(speech(backend="scrip")))
+        await performing(backing("ok")).perform(Desk().call(speech(backend="scrip")))
 
     assert failed.value.code == "unknown_backend"
     assert "did you mean script?" in failed.value.message

@@ -196,7 +196,7 @@ class Play:
         Take the run up and go on until it rests.
         """
         equipment = runner.Equipment(
-            performers={"agent_call": AgentPerformer(self.backends)},
+            performers={"agent_call": AgentPerformer(self.backends, around.conversations())},
             clock=clock.FakeClock(),
             masker=plain.Masker(),
             probes=probes.NoProbes(),

@@ -1,0 +1,74 @@
+"""
+Joining: a run that goes on with a conversation has it from the moment that it is accepted or sent on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from app import errors
+from app.control.requests import StartRequest
+from app.engine import conversations, pool_port, runs, states, stores, views
+
+
+class Joining:
+    """
+    Create runs and send them on, each with its conversation if it can have it.
+    """
+
+    def __init__(
+        self, store: stores.RunStore, engine: pool_port.RunEngine, conversations: conversations.Conversations
+    ) -> None:
+        self._store = store
+        self._engine = engine
+        self._conversations = conversations
+        self._turn = asyncio.Lock()
+
+    async def create(self, start: runs.RunStart, request: StartRequest) -> stores.Created:
+        """
+        Make an accepted run durable.
+
+        Raises:
+            errors.Conflict: as `RunStore.create`, or `session_locked`: the `holder` speaks in its conversation.
+            errors.NoRoom, errors.StorageFault: the disk is full or failing.
+        """
+        session_id = conversations.continued(start)
+        if session_id is None:
+            return await self._store.create(start, exclusive=request.exclusive)
+        # One at a time, so that a repetition finds the run that the first one made, and not its conversation taken.
+        async with self._turn:
+            repeated = await self._repeated(start)
+            if repeated is not None:
+                return stores.Created(run_id=repeated, existed=True)
+            async with self._claimed(session_id, start.run_id):
+                return await self._store.create(start, exclusive=request.exclusive)
+
+    async def resume(self, view: views.RunView, how: pool_port.Resume) -> states.RunState:
+        """
+        Send a run on.
+
+        Raises:
+            errors.Conflict: as `RunEngine.resume`, or `session_locked`: the `holder` speaks in its conversation.
+            errors.StorageFault: the disk is full or failing.
+        """
+        run_id, told = view.start.run_id, (view.board.progress.machine or {}).get("sessionId")
+        session_id = told if isinstance(told, str) else conversations.continued(view.start)
+        if session_id is None:
+            return await self._engine.resume(run_id, how)
+        async with self._claimed(session_id, run_id):
+            return await self._engine.resume(run_id, how)
+
+    async def _repeated(self, start: runs.RunStart) -> str | None:
+        if start.idempotency_key is None or start.request_sha256 is None:
+            return None
+        return await self._store.find_repeated(start.idempotency_key, start.request_sha256)
+
+    @asynccontextmanager
+    async def _claimed(self, session_id: str, run_id: str) -> AsyncIterator[None]:
+        try:
+            async with self._conversations.claimed(session_id, run_id):
+                yield
+        except errors.AgentFailed as error:
+            raise errors.Conflict(error.message, code=error.code, detail=error.detail) from error
