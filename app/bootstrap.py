@@ -290,7 +290,11 @@ def _reference(chosen: settings.Settings, people: configuration.Roster, world: W
         workspaces=allowed,
         clock=world.clock,
         ids=world.ids,
-        rules=starting.StartRules(max_depth=chosen.pool.max_depth, inline_recipes=project.inline_recipes),
+        rules=starting.StartRules(
+            max_depth=chosen.pool.max_depth,
+            inline_recipes=project.inline_recipes,
+            backends=tuple(sorted(people.backends)),
+        ),
     )
     return _Reference(
         registry=registry, shelf=shelved, catalogue=catalogue, route=route, workspaces=allowed, starter=starter

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from app import clock, errors
+from app.agents import documents
 from app.control import arguments, requests
 from app.control.editions import Edition
 from app.control.recipes import Catalogue
@@ -21,13 +22,15 @@ from app.engine import library, plain, runs
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRules:
     """
-    What the settings say about new runs.
+    What holds for new runs beside their recipes.
     """
 
     max_depth: int = 3
     """How deep runs may start runs."""
     inline_recipes: bool = False
     """Whether a request may bring its own recipe."""
+    backends: tuple[str, ...] = ()
+    """Names of the backends that there are."""
 
 
 class Starter:
@@ -60,13 +63,15 @@ class Starter:
             parent: The run named by `parent_run_id`.
 
         Raises:
-            errors.RequestInvalid: a value of the wrong form, an unknown or broken recipe, wrong arguments.
+            errors.RequestInvalid: a value of the wrong form, an unknown or broken recipe, wrong arguments; or
+                `unknown_backend`.
             errors.Unroutable: there is only a description, and no recipe fits it.
         """
         requests.check(request)
         depth = self._depth(request, parent)
         edition, seeds = self._chosen(request)
         recipe, args = edition.recipe, edition.fit({**seeds, **request.args})
+        self._refuse_unknown_backend(recipe, args)
         working_dir = self._workspaces.choose(request.working_dir)
         now = self._clock.now()
         return runs.RunStart(
@@ -94,15 +99,19 @@ class Starter:
         Return what a resume puts in place of a run's frozen facts.
 
         Raises:
-            errors.RequestInvalid: the recipe is gone or broken, or the arguments do not fit it.
+            errors.RequestInvalid: the recipe is gone or broken, the arguments do not fit it, or `unknown_backend`.
         """
         if request.args is None and not request.current_recipe:
             return {}
         args = {**start.args, **(request.args or {})}
         if not request.current_recipe:
-            return {"args": arguments.fit(args, self._as_frozen(start))}
-        edition = self._catalogue.get(start.recipe_id)
-        return {"args": edition.fit(args), **edition.frozen()}
+            recipe = self._as_frozen(start)
+            fields = {"args": arguments.fit(args, recipe)}
+        else:
+            edition = self._catalogue.get(start.recipe_id)
+            recipe, fields = edition.recipe, {"args": edition.fit(args), **edition.frozen()}
+        self._refuse_unknown_backend(recipe, fields["args"])
+        return fields
 
     def _depth(self, request: StartRequest, parent: runs.RunStart | None) -> int:
         depth = parent.depth + 1 if parent else request.runs_above or 0
@@ -123,6 +132,15 @@ class Starter:
         edition = self._catalogue.get(routed.recipe_id)
         known = arguments.declared(edition.recipe.args_schema)
         return edition, {name: value for name, value in routed.initial_args.items() if name in known}
+
+    def _refuse_unknown_backend(self, recipe: library.Recipe, args: Mapping[str, plain.Json]) -> None:
+        name, known = recipe.speaks_through, self._rules.backends
+        if name is None or args.get(name) in (None, *known):
+            return
+        message = f"there is no backend {args[name]!r:.80}; {documents.nearest(str(args[name]), list(known))}"
+        flaw = errors.Flaw(path=f"$.args.{name}", code="unknown_backend", message=message)
+        detail = {"backend": args[name], "backends": list(known)}
+        raise errors.RequestInvalid(message, code="unknown_backend", flaws=[flaw], detail=detail)
 
     def _brought(self, request: StartRequest) -> Edition:
         if not self._rules.inline_recipes:

@@ -127,3 +127,5 @@ class Recipe:
     """Other recipes that a run of it may go on to."""
     holds_workspace: bool = False
     """Whether its runs hold their workspace alone unless they are told to share it."""
+    speaks_through: str | None = None
+    """Argument that names the backend of its runs; None where it does not choose one by an argument."""

@@ -43,6 +43,7 @@ def parse(source: str) -> library.Recipe:
         args_schema=schema.args_schema(own_args(whole)),
         total_steps=None if transitions.loops(whole) else len(whole["steps"]),
         holds_workspace=True,
+        speaks_through="backend",
         leads_to=tuple(dict.fromkeys(target for _, target in transitions.restarts(whole) if target != whole["id"])),
     )
 
