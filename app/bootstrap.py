@@ -16,7 +16,21 @@ from urllib.parse import urlsplit
 from app import clock, errors, resources, settings, telemetry
 from app.agents import backends, configuration, roster, surroundings
 from app.agents import performer as agent_performer
-from app.control import adoption, children, health, inventory, joining, prompts, recipes, routing, runs, shelf, starting
+from app.control import (
+    adoption,
+    beginnings,
+    children,
+    health,
+    inventory,
+    joining,
+    prompts,
+    recipes,
+    routing,
+    runs,
+    shelf,
+    starting,
+)
+from app.control import talks as control_talks
 from app.control import workspaces as control_workspaces
 from app.dialects import registry as dialects
 from app.engine import conversations, operations, plain, ports, probes, refusals, runner
@@ -55,6 +69,8 @@ class Room:
 
     runs: runs.Runs
     """Use cases of runs."""
+    talks: control_talks.Talks
+    """Use cases of those who speak with agents from message to message."""
     starter: starting.Starter
     """Makes requests complete; for dry runs."""
     catalogue: recipes.Catalogue
@@ -110,6 +126,13 @@ class World:
     performers: Mapping[str, ports.Performer] = field(default_factory=dict)
     """Further performers by kind of operation."""
 
+    @property
+    def drivers(self) -> Mapping[str, ports.Dialect]:
+        """
+        Return whatever executes runs: the languages, and what no recipe file is written for.
+        """
+        return {**dialects.DRIVERS, **self.dialects}
+
 
 @asynccontextmanager
 async def build(chosen: settings.Settings, use: Use = Use(), world: World | None = None) -> AsyncIterator[Room]:
@@ -130,10 +153,10 @@ async def build(chosen: settings.Settings, use: Use = Use(), world: World | None
         sessions = _agent_sessions(closing, chosen, use)
         speaking = backends.Backends(people.backends, _surroundings(world.clock, running, sessions))
         closing.push_async_callback(speaking.close)
-        talks = conversations.Conversations(sessions, kept, world.dialects)
+        talks = conversations.Conversations(sessions, kept, world.drivers)
         asking = agent_performer.AgentPerformer(speaking, talks)
         equipment = _equipment(chosen, people, world, reference, asking, running, kept)
-        room = _room(chosen, world, reference, equipment, kept, talks)
+        room = _room(chosen, world, reference, equipment, kept, talks, sessions)
         closing.push_async_callback(room.engine.stop)
         room.engine.start(recover=use.address is not None)
         yield room
@@ -392,6 +415,7 @@ def _equipment(
         masker=plain.Masker(secrets),
         probes=world.probes,
     )
+    sessions: agent_sessions.StoredAgentSessions,
 
 
 def _room(
@@ -402,7 +426,7 @@ def _room(
     kept: Store,
     talks: conversations.Conversations,
 ) -> Room:
-    metrics = telemetry.Metrics()
+    metrics, begun = telemetry.Metrics(), beginnings.Beginnings()
 
     async def start_child(call: ports.Call) -> str:
         return await offspring.start(call)
@@ -412,18 +436,20 @@ def _room(
     }
     engine = pool.Pool(
         store=kept,
-        dialects=world.dialects,
+        dialects=world.drivers,
         equipment=dataclasses.replace(equipment, performers=measuring),
         start_child=start_child,
         limit=chosen.pool.max_running,
+        beginnings=begun,
         stop_grace_seconds=chosen.pool.stop_grace_seconds,
     )
     use_cases = runs.Runs(
         store=kept,
+        talks=_talks(use_cases, kept, sessions, reference, begun, world),
         engine=engine,
         starter=reference.starter,
         joining=joining.Joining(kept, engine, talks),
-        dialects=world.dialects,
+        dialects=world.drivers,
         clock=world.clock,
     )
     offspring = children.Children(runs=use_cases, engine=engine)
@@ -433,6 +459,24 @@ def _room(
         catalogue=reference.catalogue,
         route=reference.route,
         inventory=inventory.Inventory(library=reference.shelf.library, store=kept, engine=engine),
+def _talks(
+    use_cases: runs.Runs,
+    kept: Store,
+    sessions: agent_sessions.StoredAgentSessions,
+    reference: _Reference,
+    begun: beginnings.Beginnings,
+    world: World,
+) -> control_talks.Talks:
+    return control_talks.Talks(
+        runs=use_cases,
+        store=kept,
+        sessions=sessions,
+        catalogue=reference.catalogue,
+        beginnings=begun,
+        ids=world.ids,
+    )
+
+
         health=health.Health(store=kept, engine=engine),
         metrics=metrics,
         masker=equipment.masker,

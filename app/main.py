@@ -17,7 +17,7 @@ import uvicorn
 import uvloop
 
 from app import __version__, bootstrap, errors, settings, telemetry
-from app.api import desk, service
+from app.api import desk, service, ws_protocol
 from app.execution import stop_signals
 
 _DRAIN_SECONDS = 5
@@ -34,7 +34,7 @@ def create_app(chosen: settings.Settings) -> fastapi.FastAPI:
     async def lifespan(app: fastapi.FastAPI) -> AsyncIterator[None]:
         address = f"http://{chosen.server.host}:{chosen.server.port}"
         async with bootstrap.build(chosen, bootstrap.Use(address=address)) as room:
-            app.state.desk = _desk(room)
+            app.state.desk = _desk(room, chosen.server)
             yield
             room.runs.release()
 
@@ -67,8 +67,8 @@ async def _serve(
     async with bootstrap.build(chosen, bootstrap.Use(address=address), world) as room:
         telemetry.write_logs(chosen.telemetry.log_level, sys.stderr, room.masker.mask)
         app = service.create(chosen.server)
-        app.state.desk = _desk(room)
-        server = _Server(_configuration(app), lambda: _announce(chosen, address, announce))
+        app.state.desk = _desk(room, chosen.server)
+        server = _Server(configuration(app, chosen.server), lambda: _announce(chosen, address, announce))
         signals = stop_signals.StopSignals(lambda hurried: _stop(room, server, hurried))
         # What the start has loaded stays; else each full collection looks at all of it, for a tenth of a second.
         gc.freeze()
@@ -123,9 +123,11 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _desk(room: bootstrap.Room) -> desk.Desk:
+def _desk(room: bootstrap.Room, server: settings.ServerSettings) -> desk.Desk:
     return desk.Desk(
         runs=room.runs,
+        talks=room.talks,
+        max_message_bytes=server.max_body_bytes,
         catalogue=room.catalogue,
         route=room.route,
         inventory=room.inventory,
@@ -134,11 +136,16 @@ def _desk(room: bootstrap.Room) -> desk.Desk:
     )
 
 
-def _configuration(app: fastapi.FastAPI) -> uvicorn.Config:
+def configuration(app: fastapi.FastAPI, server: settings.ServerSettings) -> uvicorn.Config:
+    """
+    Return how the application is served.
+    """
     return uvicorn.Config(
         app,
         http="httptools",
-        ws="none",
+        ws=ws_protocol.Protocol,
+        ws_max_size=server.max_body_bytes,
+        ws_per_message_deflate=False,
         lifespan="off",
         log_config=None,
         access_log=False,

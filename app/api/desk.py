@@ -12,7 +12,7 @@ from fastapi import Depends
 from starlette.requests import Request
 
 from app import errors, telemetry
-from app.control import health, inventory, recipes, routing, runs
+from app.control import health, inventory, recipes, routing, runs, talks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +23,10 @@ class Desk:
 
     runs: runs.Runs
     """Runs."""
+    talks: talks.Talks
+    """Recipes and prompts in conversations."""
+    max_message_bytes: int
+    """Largest message that a client of the WebSocket may send."""
     catalogue: recipes.Catalogue
     """Recipes."""
     route: Callable[[str], routing.RoutingResult]

@@ -4,6 +4,7 @@ Guards: who may call at all. No page of another site can start a run, and a serv
 
 from __future__ import annotations
 
+import base64
 import hmac
 from collections.abc import Iterable
 
@@ -15,6 +16,12 @@ from app.api import problems
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """Answered without a token: they tell nothing that a port scan would not."""
+
+SUBPROTOCOL = "control-room"
+"""Subprotocol of the WebSocket, for clients that have to name one."""
+
+BEARER_PREFIX = "control-room.bearer."
+"""Beginning of the subprotocol that carries the token of a client that can set no header, in base64url behind it."""
 
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared with, never listened on
@@ -80,14 +87,14 @@ class TokenGuard:
     def _lets_in(self, scope: Scope) -> bool:
         if self._expected is None or scope["type"] == "lifespan" or scope["path"] in self._open_paths:
             return True
-        return _carries(self._expected, Headers(scope=scope))
+        return _carries(self._expected, Headers(scope=scope)) or _offers(self._expected, scope)
 
 
 async def refuse(problem: problems.Problem, scope: Scope, receive: Receive, send: Send) -> None:
     """
-    Answer with a problem; a WebSocket is closed before it opens.
+    Answer with a problem; a WebSocket does not open then.
     """
-    if scope["type"] == "websocket":
+    if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": 1008, "reason": problem.code})
     else:
         await problem.response()(scope, receive, send)
@@ -96,6 +103,14 @@ async def refuse(problem: problems.Problem, scope: Scope, receive: Receive, send
 def _carries(expected: bytes, headers: Headers) -> bool:
     scheme, _, token = headers.get("authorization", "").partition(" ")
     return hmac.compare_digest(token.strip().encode(), expected) and scheme.lower() == "bearer"
+
+
+def _offers(expected: bytes, scope: Scope) -> bool:
+    # A page cannot set headers of a WebSocket, but it can name subprotocols.
+    offered = scope["subprotocols"] if scope["type"] == "websocket" else ()
+    found = [name.removeprefix(BEARER_PREFIX) for name in offered if name.startswith(BEARER_PREFIX)]
+    encoded = base64.urlsafe_b64encode(expected).rstrip(b"=")
+    return any(hmac.compare_digest(one.encode(), encoded) for one in found)
 
 
 def _name(host: str) -> str:

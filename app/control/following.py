@@ -52,6 +52,12 @@ class Follower:
         """
         self._released.set()
 
+    async def until_released(self) -> None:
+        """
+        Wait until nobody may wait any more.
+        """
+        await self._released.wait()
+
     async def change(self, run_id: str, since: int, seconds: float) -> None:
         """
         Wait until a run's change number differs from `since`, the time is over, or the service stops.

@@ -9,6 +9,8 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from app import clock, errors
 from app.control import faults, feeds, patience, reading
+from app.control.beginnings import Beginnings
+from app.control.editions import Edition
 from app.control.following import Follower
 from app.control.joining import Joining
 from app.control.reading import Reader, Ready
@@ -32,19 +34,24 @@ class Runs:
         joining: Joining,
         dialects: Mapping[str, ports.Dialect],
         clock: clock.Clock,
+        beginnings: Beginnings | None = None,
     ) -> None:
         self._store = store
         self._engine = engine
         self._starter = starter
         self._joining = joining
         self._clock = clock
+        self._beginnings = beginnings or Beginnings()
         self._reader = Reader(store=store, engine=engine, dialects=dialects, clock=clock)
         self._follower = Follower(store=store, engine=engine, clock=clock)
         self._waiter = Waiter(reader=self._reader, follower=self._follower, engine=engine, clock=clock)
 
-    async def start(self, request: StartRequest) -> Started:
+    async def start(self, request: StartRequest, own: Edition | None = None) -> Started:
         """
         Accept a run and queue it; a repetition of a request with the same key finds the run that it made.
+
+        Args:
+            own: What is executed where no recipe file tells it.
 
         Raises:
             errors.RequestInvalid, errors.Unroutable: the request cannot become a run.
@@ -55,12 +62,14 @@ class Runs:
         repeated = await self._find_repeated(request)
         if repeated is not None:
             return await self._found(repeated)
-        start = self._starter.prepare(request, await self._parent(request))
+        start = self._starter.prepare(request, await self._parent(request), own)
         with faults.told():
             created = await self._joining.create(start, request)
         if created.existed:
             return await self._found(created.run_id)
-        return Started(run_id=created.run_id, status=await self._engine.submit(created.run_id), existed=False)
+        status = await self._engine.submit(created.run_id)
+        self._beginnings.tell(start)
+        return Started(run_id=created.run_id, status=status, existed=False)
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
         """
@@ -249,7 +258,9 @@ class Runs:
             )
         how = pool_port.Resume(from_key=request.from_key, overrides=self._starter.renew(view.start, request))
         with faults.told():
-            return await self._joining.resume(view, how)
+            status = await self._joining.resume(view, how)
+        self._beginnings.tell(view.start)
+        return status
 
     async def delete(self, run_id: str) -> None:
         """
@@ -271,6 +282,12 @@ class Runs:
         Wake every waiting poll and stream, because the service stops.
         """
         self._follower.release()
+
+    async def released(self) -> None:
+        """
+        Wait until the service stops.
+        """
+        await self._follower.until_released()
 
     async def _find_repeated(self, request: StartRequest) -> str | None:
         if request.idempotency_key is None:

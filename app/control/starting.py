@@ -55,12 +55,15 @@ class Starter:
         self._ids = ids
         self._rules = rules
 
-    def prepare(self, request: StartRequest, parent: runs.RunStart | None = None) -> runs.RunStart:
+    def prepare(
+        self, request: StartRequest, parent: runs.RunStart | None = None, own: Edition | None = None
+    ) -> runs.RunStart:
         """
         Return what the run begins with.
 
         Args:
             parent: The run named by `parent_run_id`.
+            own: What is executed where no recipe file tells it.
 
         Raises:
             errors.RequestInvalid: a value of the wrong form, an unknown or broken recipe, wrong arguments; or
@@ -69,7 +72,7 @@ class Starter:
         """
         requests.check(request)
         depth = self._depth(request, parent)
-        edition, seeds = self._chosen(request)
+        edition, seeds = (own, {}) if own is not None else self._chosen(request)
         recipe, args = edition.recipe, edition.fit({**seeds, **request.args})
         self._refuse_unknown_backend(recipe, args)
         working_dir = self._workspaces.choose(request.working_dir)

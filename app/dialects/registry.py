@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from app.dialects.agent_recipes import AgentRecipes
 from app.dialects.control_room import ControlRoom
+from app.dialects.prompt import Prompt
 from app.engine import ports
 
 DIALECTS: Mapping[str, ports.Dialect] = {
@@ -15,3 +16,6 @@ DIALECTS: Mapping[str, ports.Dialect] = {
     "agent_recipes": AgentRecipes(),
 }
 """One line for each."""
+
+DRIVERS: Mapping[str, ports.Dialect] = {"prompt": Prompt()}
+"""What executes runs of which no recipe file tells."""

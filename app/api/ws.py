@@ -1,0 +1,43 @@
+"""
+The WebSocket: recipes and prompts in conversations, for clients that are told what happens (agent-recipes, 16).
+"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.websockets import WebSocket
+
+from app import clock
+from app.api import guards, problems
+from app.api.desk import Desk
+from app.api.ws_connection import Connection
+
+PATH = "/ws"
+"""Address of the WebSocket."""
+
+router = APIRouter()
+
+
+@router.websocket(PATH)
+async def converse(socket: WebSocket) -> None:
+    """
+    Serve a client for as long as it stays.
+    """
+    desk: Desk | None = getattr(socket.app.state, "desk", None)
+    if desk is None:
+        refusal = problems.of_status(503, "the service is starting", code="starting")
+        await guards.refuse(refusal, socket.scope, socket.receive, socket.send)
+        return
+    await socket.accept(guards.SUBPROTOCOL if guards.SUBPROTOCOL in socket.scope["subprotocols"] else None)
+    await Connection(socket, desk.talks, clock.RandomIds(), desk.max_message_bytes).serve()
+
+
+@router.get(PATH, include_in_schema=False)
+async def explain(request: Request) -> Response:
+    """
+    Say that this address is no page.
+    """
+    headers = {"Upgrade": "websocket", "Connection": "Upgrade"}
+    return problems.of_status(426, "this address is a WebSocket", headers=headers).response()

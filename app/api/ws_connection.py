@@ -1,0 +1,227 @@
+"""
+A connection: what one client of the WebSocket asks, in its order, and what it is told, never faster than it listens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import OrderedDict
+from collections.abc import Coroutine
+from contextlib import aclosing
+from typing import Any
+
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+
+from app import clock, errors
+from app.api import errors as http_errors
+from app.api import ws_messages
+from app.control import patience, talks
+from app.control.narration import Message
+from app.engine import plain, runs, states
+
+SERVICE_RESTART = 1012
+"""Code that a connection is closed with when the service stops: the client should come again."""
+
+MOST_TOLD = 64
+"""Runs that one client is told at a time."""
+
+REMEMBERED = 1024
+"""Runs and conversations that are remembered for one client."""
+
+FAREWELL_SECONDS = 1.0
+"""Longest wait for a client to take what closes its connection."""
+
+_LOG = logging.getLogger("control_room.api")
+
+
+class Connection:
+    """
+    Serve one client until it goes away or the service stops.
+    """
+
+    def __init__(self, socket: WebSocket, talks: talks.Talks, ids: clock.Ids, max_bytes: int) -> None:
+        self._socket = socket
+        self._talks = talks
+        self._ids = ids
+        self._max_bytes = max_bytes
+        self._sending = asyncio.Lock()
+        self._telling: dict[str, asyncio.Task[None]] = {}
+        self._told: OrderedDict[str, int] = OrderedDict()
+        self._sessions: OrderedDict[str, None] = OrderedDict()
+
+    async def serve(self) -> None:
+        """
+        Take messages in their order; whatever is wrong with one is told, and the next is taken.
+        """
+        with self._talks.heard_by(self._begun):
+            try:
+                await patience.first(self._receive_all(), self._talks.released())
+            finally:
+                telling = list(self._telling.values())
+                for task in telling:
+                    task.cancel()
+                await asyncio.gather(*telling, return_exceptions=True)
+        await self._part()
+
+    async def _part(self) -> None:
+        if WebSocketState.DISCONNECTED in (self._socket.client_state, self._socket.application_state):
+            return
+        with contextlib.suppress(TimeoutError, WebSocketDisconnect, RuntimeError):
+            async with asyncio.timeout(FAREWELL_SECONDS):
+                await self._socket.close(SERVICE_RESTART, "the service stops; subscribe again when it is back")
+
+    # -- from the client
+
+    async def _receive_all(self) -> None:
+        with contextlib.suppress(WebSocketDisconnect):
+            while (received := await self._socket.receive())["type"] == "websocket.receive":
+                text = received.get("text")
+                await self._answer(received.get("bytes", b"") if text is None else text)
+
+    async def _answer(self, content: str | bytes) -> None:
+        message: ws_messages.Received | None = None
+        try:
+            message = ws_messages.read(content, self._max_bytes)
+            await self._obey(message)
+        except WebSocketDisconnect:
+            raise
+        except (Exception, errors.Fault) as error:  # noqa: BLE001 - told to the client, and logged where nobody knows it
+            await self._send(self._refusal(error, message))
+
+    async def _obey(self, message: ws_messages.Received) -> None:
+        match message:
+            case ws_messages.GetAvailableRecipes():
+                await self._send(Message(type="available_recipes", fields={"recipes": self._talks.available()}))
+            case ws_messages.StartRecipe():
+                await self._start_recipe(message)
+            case ws_messages.Prompt():
+                await self._prompt(message)
+            case ws_messages.ExitRecipe():
+                await self._talks.exit(message.session_id)
+            case ws_messages.Subscribe():
+                await self._subscribe(message)
+
+    async def _start_recipe(self, message: ws_messages.StartRecipe) -> None:
+        begun = await self._talks.start_recipe(
+            recipe_id=message.recipe_id,
+            agent_session_id=message.session_id,
+            working_dir=message.working_directory,
+            args=_with_choices(message.args, backend=message.backend, model=message.model),
+            idempotency_key=message.idempotency_key,
+        )
+        await self._follow_begun(begun, message.recipe_id)
+
+    async def _prompt(self, message: ws_messages.Prompt) -> None:
+        chosen = {"backend": message.backend, "model": message.model, "system_prompt": message.system_prompt}
+        begun = await self._talks.prompt(
+            text=message.text,
+            agent_session_id=message.session_id,
+            working_dir=message.working_directory,
+            args=_with_choices({}, **chosen),
+            idempotency_key=message.idempotency_key,
+        )
+        await self._follow_begun(begun, None)
+
+    async def _follow_begun(self, begun: talks.Begun, recipe_id: str | None) -> None:
+        if begun.status is states.RunState.PENDING:
+            fields = {"session_id": begun.agent_session_id, "recipe_id": recipe_id}
+            await self._send(Message(type="run_pending", fields=fields, run_id=begun.run_id))
+        self._remember(begun.agent_session_id)
+        if begun.run_id not in self._telling:
+            self._tell(begun.run_id, self._tell_run(begun.run_id, 0))
+
+    async def _subscribe(self, message: ws_messages.Subscribe) -> None:
+        found = await self._talks.runs_of(message.session_id, message.run_id)
+        if len(self._telling) >= MOST_TOLD:
+            raise errors.Conflict(f"at most {MOST_TOLD} runs are told at a time", code="too_many_subscriptions")
+        self._remember(message.session_id)
+        for run_id in found:
+            if (telling := self._telling.pop(run_id, None)) is not None:
+                telling.cancel()
+        self._tell(found[-1], self._tell_all(found, message.after_seq))
+
+    # -- to the client
+
+    def _begun(self, start: runs.RunStart) -> None:
+        known = talks.conversation(start) in self._sessions or start.run_id in self._told
+        if known and start.run_id not in self._telling and len(self._telling) < MOST_TOLD:
+            self._tell(start.run_id, self._tell_run(start.run_id, self._told.get(start.run_id, 0)))
+
+    def _tell(self, run_id: str, telling: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(telling, name=f"telling {run_id}")
+        self._telling[run_id] = task
+        task.add_done_callback(lambda done: self._forget(run_id, done))
+
+    def _forget(self, run_id: str, done: asyncio.Task[None]) -> None:
+        if self._telling.get(run_id) is done:
+            del self._telling[run_id]
+        if not done.cancelled() and (error := done.exception()) is not None:
+            _LOG.error("telling a run failed", exc_info=error, extra={"run_id": run_id})
+
+    async def _tell_all(self, run_ids: list[str], after: int) -> None:
+        for run_id in run_ids:
+            await self._tell_run(run_id, after)
+            after = 0
+
+    async def _tell_run(self, run_id: str, after: int) -> None:
+        try:
+            async with aclosing(self._talks.tell(run_id, after)) as told:
+                async for message in told:
+                    await self._send(message)
+                    self._note(message)
+        except WebSocketDisconnect:
+            return
+        except (Exception, errors.Fault) as error:  # noqa: BLE001 - as in `_answer`
+            with contextlib.suppress(WebSocketDisconnect):
+                code, told_error = self._explained(error)
+                fields = {"code": code, "message": told_error}
+                await self._send(Message(type="error", fields=fields, run_id=run_id))
+
+    def _note(self, message: Message) -> None:
+        if message.run_id is not None and message.seq is not None:
+            self._told[message.run_id] = message.seq
+            self._told.move_to_end(message.run_id)
+            if len(self._told) > REMEMBERED:
+                self._told.popitem(last=False)
+        self._remember(message.fields.get("session_id"))
+
+    def _remember(self, agent_session_id: plain.Json) -> None:
+        if isinstance(agent_session_id, str):
+            self._sessions[agent_session_id] = None
+            self._sessions.move_to_end(agent_session_id)
+            if len(self._sessions) > REMEMBERED:
+                self._sessions.popitem(last=False)
+
+    async def _send(self, message: Message) -> None:
+        text = plain.encode(plain.plain(message.to_json())).decode()
+        async with self._sending:
+            await self._socket.send_text(text)
+
+    # -- refusals
+
+    def _refusal(self, error: BaseException, message: ws_messages.Received | None) -> Message:
+        code, told = self._explained(error)
+        session_id = getattr(message, "session_id", None)
+        if code == "session_locked" and isinstance(error, errors.Conflict):
+            holder = error.detail.get("holder")
+            return Message(type="session_locked", fields={"session_id": session_id}, run_id=holder)
+        if isinstance(message, ws_messages.StartRecipe):
+            return Message(type="recipe_error", fields={"session_id": session_id, "code": code, "error": told})
+        return Message(type="error", fields={"code": code, "message": told})
+
+    def _explained(self, error: BaseException) -> tuple[str, str]:
+        if isinstance(error, errors.ControlRoomError | errors.Fault) and http_errors.problem(error) is not None:
+            return error.code, error.message
+        incident = self._ids.token("inc_")
+        _LOG.error("a message failed", exc_info=error, extra={"incident_id": incident})
+        return "internal_error", f"something went wrong; the service's log tells more under {incident}"
+
+
+def _with_choices(args: dict[str, Any], **chosen: str | None) -> dict[str, Any]:
+    given = {name: value for name, value in chosen.items() if value is not None}
+    twice = [name for name in given if name in args and args[name] != given[name]]
+    if twice:
+        raise errors.RequestInvalid(f"$.{twice[0]}: args say otherwise", code="message_invalid")
+    return {**args, **given}

@@ -1,0 +1,202 @@
+"""
+The WebSocket's protocol on the wire: what is too large is never held, and who takes nothing is let go of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from app.api import ws_messages
+
+STALLED_SECONDS = 30.0
+"""Time within which a client must take some of what waits for it."""
+
+_TEXT, _CONTROL = 0x1, 0x8
+_FIN, _MASKED = 0x80, 0x80
+_MOST_CONTROL_BYTES = 125
+_TOO_LARGE, _NOT_TEXT = ws_messages.NOT_TAKEN
+
+
+class Protocol(WebSocketsSansIOProtocol):
+    """
+    Uvicorn's, behind a sieve, and with an end to patience.
+    """
+
+    def __init__(self, config: Any, *args: Any, **named: Any) -> None:
+        super().__init__(config, *args, **named)
+        self._sieve = Sieve(config.ws_max_size)
+        self._stalled: asyncio.TimerHandle | None = None
+
+    def data_received(self, data: bytes) -> None:
+        """
+        Take what has come, once the handshake is over without the messages that are too large.
+        """
+        if not self.handshake_initiated:
+            super().data_received(data)
+        elif passed := self._sieve.pass_on(data):
+            super().data_received(passed)
+
+    def pause_writing(self) -> None:
+        """
+        Note that the client is slower than what it is told.
+        """
+        super().pause_writing()
+        self._watch(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        """
+        Note that it has caught up.
+        """
+        self._forget()
+        super().resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """
+        Note that it has gone.
+        """
+        self._forget()
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """
+        Part from the client, at once if it takes nothing.
+        """
+        if self._stalled is not None:
+            self.transport.abort()
+        super().shutdown()
+
+    def _watch(self, left: int) -> None:
+        self._forget()
+        self._stalled = self.loop.call_later(STALLED_SECONDS, self._look, left)
+
+    def _look(self, left: int) -> None:
+        waiting = self.transport.get_write_buffer_size()
+        if waiting >= left:
+            self.transport.abort()
+        else:
+            self._watch(waiting)
+
+    def _forget(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+
+class Sieve:
+    """
+    Pass a client's frames on, whole messages at a time (RFC 6455, 5.2).
+
+    A message that is too large is dropped as it comes in, however it is cut into frames, and a small one that says so
+    stands in its place; the same for text that is none. What breaks the framing itself is passed on to be refused.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._pending = bytearray()
+        self._message: list[tuple[bytes, bytes, bytes]] = []
+        self._held = 0
+        self._dropping = False
+        self._skip = 0
+        self._last = False
+
+    def pass_on(self, data: bytes) -> bytes:
+        """
+        Return what may be read now.
+        """
+        self._pending += data
+        return b"".join(self._frames())
+
+    def _frames(self) -> Iterator[bytes]:
+        while self._pending:
+            if self._skip:
+                yield from self._skipped()
+                continue
+            header = _header(self._pending)
+            if header is None:
+                return
+            size, length = header
+            if _breaks_framing(self._pending, length):
+                yield self._cut(len(self._pending))
+            elif self._pending[0] & _CONTROL:
+                if len(self._pending) < size + length:
+                    return
+                yield self._cut(size + length)
+            elif self._dropping or self._held + length > self._max_bytes:
+                self._last = bool(self._pending[0] & _FIN)
+                self._dropping = True
+                self._message.clear()
+                self._skip = size + length
+            elif len(self._pending) < size + length:
+                return
+            else:
+                yield from self._taken(size, length)
+
+    def _skipped(self) -> Iterator[bytes]:
+        dropped = min(self._skip, len(self._pending))
+        del self._pending[:dropped]
+        self._skip -= dropped
+        if not self._skip and self._last:
+            yield self._instead(_TOO_LARGE)
+
+    def _taken(self, size: int, length: int) -> Iterator[bytes]:
+        header, payload = self._cut(size), self._cut(length)
+        self._message.append((header, header[-4:], payload))
+        # Frames count with their headers, so that no flood of empty ones is held either.
+        self._held += size + length
+        if header[0] & _FIN:
+            text = self._message[0][0][0] & 0x0F == _TEXT
+            if text and not _is_text(b"".join(_unmasked(mask, part) for _, mask, part in self._message)):
+                yield self._instead(_NOT_TEXT)
+            else:
+                yield b"".join(head + part for head, _, part in self._message)
+                self._clear()
+
+    def _instead(self, said: str) -> bytes:
+        self._clear()
+        return bytes([_FIN | _TEXT, _MASKED | len(said)]) + bytes(4) + said.encode()
+
+    def _clear(self) -> None:
+        self._message.clear()
+        self._held = 0
+        self._dropping = self._last = False
+
+    def _cut(self, size: int) -> bytes:
+        part = bytes(self._pending[:size])
+        del self._pending[:size]
+        return part
+
+
+def _header(frame: bytearray) -> tuple[int, int] | None:
+    """
+    Return the sizes of a frame's header and payload; None while the header is not whole.
+    """
+    if len(frame) < 2:
+        return None
+    short = frame[1] & 0x7F
+    extra = {126: 2, 127: 8}.get(short, 0)
+    size = 2 + extra + (4 if frame[1] & _MASKED else 0)
+    if len(frame) < size:
+        return None
+    return size, int.from_bytes(frame[2 : 2 + extra]) if extra else short
+
+
+def _breaks_framing(frame: bytearray, length: int) -> bool:
+    return not frame[1] & _MASKED or (bool(frame[0] & _CONTROL) and length > _MOST_CONTROL_BYTES)
+
+
+def _unmasked(mask: bytes, part: bytes) -> bytes:
+    size = len(part)
+    pattern = (mask * (size // 4 + 1))[:size]
+    return (int.from_bytes(part) ^ int.from_bytes(pattern)).to_bytes(size)
+
+
+def _is_text(content: bytes) -> bool:
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,290 @@
+"""
+Talks: what those ask who speak with agents from message to message: recipes and plain prompts in a conversation.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
+
+from app import clock, errors
+from app.control.beginnings import Beginnings, Listener
+from app.control.editions import Edition
+from app.control.entries import Entry
+from app.control.narration import Message, Narrator
+from app.control.recipes import Catalogue
+from app.control.requests import StartRequest
+from app.control.runs import Runs
+from app.dialects import prompt
+from app.dialects.agent_recipes import driver, parse
+from app.engine import agent_sessions, conversations, library, plain, runs, states, stores
+
+NEWEST_KEPT = 4096
+"""Conversations whose newest run is remembered; of others, their claims tell."""
+
+_DESCRIPTION_CHARACTERS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """
+    What came of a recipe or prompt that was asked for.
+    """
+
+    run_id: str
+    """The run."""
+    agent_session_id: str
+    """Conversation that it begins in."""
+    status: states.RunState
+    """Where it stands: `pending` if it must wait."""
+
+
+class Talks:
+    """
+    Start, stop and tell runs by the conversations that they speak in.
+    """
+
+    def __init__(
+        self,
+        *,
+        runs: Runs,
+        store: stores.RunStore,
+        sessions: agent_sessions.AgentSessions,
+        catalogue: Catalogue,
+        beginnings: Beginnings,
+        ids: clock.Ids,
+    ) -> None:
+        self._runs = runs
+        self._store = store
+        self._sessions = sessions
+        self._catalogue = catalogue
+        self._beginnings = beginnings
+        self._ids = ids
+        self._newest: OrderedDict[str, str] = OrderedDict()
+        self._prompt = Edition(prompt.RECIPE, library.Library(), prompt.Prompt())
+        beginnings.listen(self._note)
+
+    def available(self) -> list[dict[str, plain.Json]]:
+        """
+        Return the recipes that can be started here, with what a menu shows of them.
+        """
+        return [_shown(entry) for entry in self._catalogue.all() if entry.dialect == parse.DIALECT and entry.usable]
+
+    async def start_recipe(
+        self,
+        *,
+        recipe_id: str,
+        agent_session_id: str | None,
+        working_dir: str | None,
+        args: Mapping[str, plain.Json],
+        idempotency_key: str | None,
+    ) -> Begun:
+        """
+        Start a recipe, in a conversation of its own or in an existing one.
+
+        Raises:
+            errors.RequestInvalid: as for any run, or `wrong_dialect`.
+            errors.Conflict: `session_locked`, `idempotency_conflict`.
+            errors.NoRoom: the disk is full or failing.
+        """
+        entry = self._catalogue.find(recipe_id)
+        if entry.dialect != parse.DIALECT:
+            message = (
+                f"{recipe_id} is a recipe of the dialect {entry.dialect}; here those of {parse.DIALECT} are started"
+            )
+            flaw = errors.Flaw(path="$.recipe_id", code="wrong_dialect", message=message)
+            raise errors.RequestInvalid(message, code="wrong_dialect", flaws=[flaw])
+        known = None if agent_session_id is None else await self._sessions.find(agent_session_id)
+        given = {conversations.ARGUMENT: agent_session_id} if agent_session_id is not None else {}
+        usual = {"backend": known.backend} if known else {}
+        request = StartRequest(
+            recipe_id=recipe_id,
+            args={**usual, **args, **given},
+            working_dir=working_dir or (known.working_dir if known else None),
+            idempotency_key=idempotency_key,
+        )
+        return await self._begin(request)
+
+    async def prompt(
+        self,
+        *,
+        text: str,
+        agent_session_id: str | None,
+        working_dir: str | None,
+        args: Mapping[str, plain.Json],
+        idempotency_key: str | None,
+    ) -> Begun:
+        """
+        Say something to an agent, in a new conversation or in an existing one; a run of its own keeps the reply.
+
+        Raises:
+            errors.RequestInvalid, errors.Conflict, errors.NoRoom: as `start_recipe`.
+        """
+        known = None if agent_session_id is None else await self._sessions.find(agent_session_id)
+        own = {
+            "text": text,
+            conversations.ARGUMENT: agent_session_id or self._new_session_id(idempotency_key),
+            "session_created": agent_session_id is not None,
+        }
+        usual = {"backend": known.backend} if known else {}
+        request = StartRequest(
+            recipe_id=prompt.NAME,
+            description=" ".join(text.split())[:_DESCRIPTION_CHARACTERS],
+            args={**usual, **args, **own},
+            working_dir=working_dir or (known.working_dir if known else None),
+            idempotency_key=idempotency_key,
+        )
+        return await self._begin(request, self._prompt)
+
+    async def exit(self, agent_session_id: str) -> str:
+        """
+        Cancel what runs in a conversation, and return the run.
+
+        Raises:
+            errors.NotFound: `unknown_agent_session`.
+            errors.Conflict: `session_idle`.
+        """
+        run_id = await self._newest_run(agent_session_id)
+        try:
+            await self._runs.cancel(run_id)
+        except errors.WrongState as error:
+            message = f"nothing runs in the conversation {agent_session_id:.80}"
+            raise errors.WrongState(message, code="session_idle", detail={"run_id": run_id}) from error
+        return run_id
+
+    async def runs_of(self, agent_session_id: str, run_id: str | None = None) -> list[str]:
+        """
+        Return the newest run of a conversation, behind the one that the caller knows if that is another.
+
+        Raises:
+            errors.NotFound: `unknown_agent_session`, or there is no such run.
+        """
+        if run_id is None:
+            return [await self._newest_run(agent_session_id)]
+        await self._runs.view(run_id)
+        newest = await self._find_newest(agent_session_id)
+        return [run_id] if newest in (None, run_id) else [run_id, newest]
+
+    async def tell(self, run_id: str, after: int = 0) -> AsyncGenerator[Message, None]:
+        """
+        Yield what a run's events numbered above `after` mean, those to come included, until the run has ended.
+
+        Of a run that ended before, at least the last message is told again: nothing goes on.
+
+        Raises:
+            errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
+        """
+        start = (await self._runs.view(run_id)).start
+        narrator = Narrator(run_id, conversation(start), plain_prompt=start.dialect == prompt.NAME)
+        async with aclosing(await self._runs.stream(run_id)) as told:
+            async for batch in told:
+                for event in batch.events:
+                    for message in narrator.tell(event):
+                        if event.seq > after:
+                            yield await self._whole(message)
+        if narrator.over and narrator.seq <= after:
+            yield narrator.rest()
+
+    @contextmanager
+    def heard_by(self, listener: Listener) -> Iterator[None]:
+        """
+        Tell somebody of each run that is accepted or sent on, for the block.
+        """
+        self._beginnings.listen(listener)
+        try:
+            yield
+        finally:
+            self._beginnings.forget(listener)
+
+    async def released(self) -> None:
+        """
+        Wait until the service stops.
+        """
+        await self._runs.released()
+
+    # -- beginning
+
+    async def _begin(self, request: StartRequest, own: Edition | None = None) -> Begun:
+        started = await self._runs.start(request, own)
+        named = request.args.get(conversations.ARGUMENT)
+        agent_session_id = named if isinstance(named, str) else driver.agent_session_id(started.run_id, 0)
+        return Begun(run_id=started.run_id, agent_session_id=agent_session_id, status=started.status)
+
+    def _note(self, start: runs.RunStart) -> None:
+        agent_session_id = conversation(start)
+        if agent_session_id is not None:
+            self._newest[agent_session_id] = start.run_id
+            self._newest.move_to_end(agent_session_id)
+        if len(self._newest) > NEWEST_KEPT:
+            self._newest.popitem(last=False)
+
+    def _new_session_id(self, idempotency_key: str | None) -> str:
+        # A repetition of a request must ask for the same conversation.
+        seed = self._ids.token("conv_") if idempotency_key is None else f"prompt {idempotency_key}"
+        return driver.agent_session_id(seed, 0)
+
+    # -- finding
+
+    async def _newest_run(self, agent_session_id: str) -> str:
+        found = await self._find_newest(agent_session_id)
+        if found is None:
+            message = f"no run has spoken in the conversation {agent_session_id:.80}"
+            raise errors.NotFound(message, code="unknown_agent_session")
+        return found
+
+    async def _find_newest(self, agent_session_id: str) -> str | None:
+        begun, claimant = self._newest.get(agent_session_id), await self._sessions.claimant(agent_session_id)
+        if begun is None or claimant is None:
+            return begun or claimant or await self._waiting(agent_session_id)
+        # What was begun last may still wait for its turn, and then it has claimed nothing yet.
+        return claimant if begun != claimant and await self._has_ended(begun) else begun
+
+    async def _has_ended(self, run_id: str) -> bool:
+        try:
+            return states.RunState((await self._store.summary(run_id)).status).finished
+        except errors.NotFound:
+            return True
+
+    async def _waiting(self, agent_session_id: str) -> str | None:
+        pending = await self._store.list_runs(stores.RunQuery(status=states.RunState.PENDING.value, limit=1000))
+        ours = (row.run_id for row in pending if row.dialect == parse.DIALECT)
+        return next((run_id for run_id in ours if driver.agent_session_id(run_id, 0) == agent_session_id), None)
+
+    # -- telling
+
+    async def _whole(self, message: Message) -> Message:
+        if message.position is None:
+            return message
+        assert message.run_id is not None
+        lines, _ = await self._runs.steps_page(message.run_id, after=message.position - 1, limit=1)
+        record = lines[0]
+        text = record.output if record.blob is None else await self._store.read_blob(message.run_id, record.blob)
+        return message.with_text(text)
+
+
+def conversation(start: runs.RunStart) -> str | None:
+    """
+    Return the conversation that a run begins in; None for a run that has none.
+    """
+    named = conversations.continued(start)
+    if named is not None or start.dialect != parse.DIALECT:
+        return named
+    return driver.agent_session_id(start.run_id, 0)
+
+
+def _shown(entry: Entry) -> dict[str, plain.Json]:
+    recipe = entry.recipe
+    assert recipe is not None
+    document = recipe.document
+    return {
+        "recipe_id": entry.recipe_id,
+        "label": recipe.label,
+        "description": document["description"],
+        "initial_step": document["initialStep"],
+        "steps": list(document["steps"]),
+        "model": document.get("model"),
+        "args_schema": plain.plain(recipe.args_schema),
+        "layer": entry.layer,
+    }

@@ -1,0 +1,211 @@
+"""
+Clients of the WebSocket, over the real service on a loopback port: a well-behaved one, and one that writes raw frames.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import os
+import socket
+import struct
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import fastapi
+import uvicorn
+from websockets.asyncio.client import ClientConnection, connect
+
+from app import main
+from tests.integration import served
+from tests.integration.project import Project
+
+
+class Client:
+    """
+    A connection to `/ws` that keeps what it was told.
+    """
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket = socket
+        self.heard: list[dict[str, Any]] = []
+
+    async def say(self, type: str, **fields: Any) -> None:
+        """
+        Send a message.
+        """
+        await self.socket.send(json.dumps({"type": type} | fields))
+
+    async def hear(self) -> dict[str, Any]:
+        """
+        Return the next message.
+        """
+        async with asyncio.timeout(served.PATIENCE_SECONDS):
+            message: dict[str, Any] = json.loads(await self.socket.recv())
+        self.heard.append(message)
+        return message
+
+    async def until(self, type: str, **fields: Any) -> list[dict[str, Any]]:
+        """
+        Return everything up to the next message of a type with these fields.
+        """
+        told = []
+        while not told or told[-1]["type"] != type or fields.items() - told[-1].items():
+            told.append(await self.hear())
+        return told
+
+    async def ask(self, type: str, **fields: Any) -> dict[str, Any]:
+        """
+        Send a message and return the next one that comes.
+        """
+        await self.say(type, **fields)
+        return await self.hear()
+
+    async def silence(self) -> bool:
+        """
+        Tell whether nothing was sent before the answer to a question asked now.
+        """
+        return (await self.ask("get_available_recipes"))["type"] == "available_recipes"
+
+
+class Listening(served.Served):
+    """
+    The service on a port.
+    """
+
+    @property
+    def port(self) -> int:
+        """
+        Return its port.
+        """
+        assert self.http.base_url.port is not None
+        return self.http.base_url.port
+
+    @contextlib.asynccontextmanager
+    async def client(self, **options: Any) -> AsyncIterator[Client]:
+        """
+        Connect a client.
+        """
+        options = {"proxy": None, "compression": None, "max_size": None} | options
+        async with connect(f"ws://127.0.0.1:{self.port}/ws", **options) as socket:
+            yield Client(socket)
+
+
+@contextlib.asynccontextmanager
+async def on_a_port(project: Project, **overrides: Any) -> AsyncIterator[Listening]:
+    """
+    Serve a project on a free loopback port, as the program does.
+    """
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        chosen = served.chosen(project, **({"stop_grace_seconds": 0.2} | overrides))
+        app = main.create_app(chosen)
+        configuration = main.configuration(app, chosen.server)
+        configuration.lifespan = "on"
+        server = _Server(configuration)
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        try:
+            await asyncio.wait_for(server.ready.wait(), served.PATIENCE_SECONDS)
+            async with served.client(None, f"http://127.0.0.1:{listener.getsockname()[1]}") as http:
+                yield Listening(project, http, app)
+        finally:
+            await _stop(server, app, serving)
+
+
+async def _stop(server: uvicorn.Server, app: fastapi.FastAPI, serving: asyncio.Task[None]) -> None:
+    if server.started:
+        app.state.desk.runs.release()
+    server.should_exit = True
+    await serving
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class Wire:
+    """
+    A connection on which any bytes can be written.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def write(self, *frames: bytes) -> None:
+        """
+        Write bytes as they are.
+        """
+        self.writer.write(b"".join(frames))
+        await self.writer.drain()
+
+    async def frame(self) -> tuple[int, bytes]:
+        """
+        Return the opcode and payload of the service's next frame.
+        """
+        async with asyncio.timeout(served.PATIENCE_SECONDS):
+            first, length = await self.reader.readexactly(2)
+            if length in (126, 127):
+                length = int.from_bytes(await self.reader.readexactly(2 if length == 126 else 8))
+            return first & 0x0F, await self.reader.readexactly(length)
+
+    async def hear(self) -> dict[str, Any]:
+        """
+        Return the next message.
+        """
+        opcode, payload = await self.frame()
+        assert opcode == 1, (opcode, payload)
+        message: dict[str, Any] = json.loads(payload)
+        return message
+
+
+@contextlib.asynccontextmanager
+async def wire(service: Listening) -> AsyncIterator[Wire]:
+    """
+    Connect to `/ws` by hand.
+    """
+    reader, writer = await asyncio.open_connection("127.0.0.1", service.port, limit=2**24)
+    key = base64.b64encode(os.urandom(16)).decode()
+    head = (
+        f"GET /ws HTTP/1.1\r\nHost: 127.0.0.1:{service.port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    )
+    writer.write(head.encode())
+    answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), served.PATIENCE_SECONDS)
+    assert answer.startswith(b"HTTP/1.1 101"), answer
+    try:
+        yield Wire(reader, writer)
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+def frame(payload: bytes, *, opcode: int = 1, fin: bool = True, masked: bool = True) -> bytes:
+    """
+    Return a client's frame.
+    """
+    head = bytes([(0x80 if fin else 0) | opcode])
+    bit, size = (0x80 if masked else 0), len(payload)
+    if size < 126:
+        head += bytes([bit | size])
+    elif size < 2**16:
+        head += bytes([bit | 126]) + struct.pack("!H", size)
+    else:
+        head += bytes([bit | 127]) + struct.pack("!Q", size)
+    if not masked:
+        return head + payload
+    mask = b"\x01\x02\x03\x04"
+    return head + mask + bytes(byte ^ mask[place % 4] for place, byte in enumerate(payload))
