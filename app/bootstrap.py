@@ -415,7 +415,6 @@ def _equipment(
         masker=plain.Masker(secrets),
         probes=world.probes,
     )
-    sessions: agent_sessions.StoredAgentSessions,
 
 
 def _room(
@@ -425,6 +424,7 @@ def _room(
     equipment: runner.Equipment,
     kept: Store,
     talks: conversations.Conversations,
+    sessions: agent_sessions.StoredAgentSessions,
 ) -> Room:
     metrics, begun = telemetry.Metrics(), beginnings.Beginnings()
 
@@ -440,25 +440,34 @@ def _room(
         equipment=dataclasses.replace(equipment, performers=measuring),
         start_child=start_child,
         limit=chosen.pool.max_running,
-        beginnings=begun,
         stop_grace_seconds=chosen.pool.stop_grace_seconds,
     )
     use_cases = runs.Runs(
         store=kept,
-        talks=_talks(use_cases, kept, sessions, reference, begun, world),
         engine=engine,
         starter=reference.starter,
         joining=joining.Joining(kept, engine, talks),
         dialects=world.drivers,
         clock=world.clock,
+        beginnings=begun,
     )
     offspring = children.Children(runs=use_cases, engine=engine)
     return Room(
         runs=use_cases,
+        talks=_talks(use_cases, kept, sessions, reference, begun, world),
         starter=reference.starter,
         catalogue=reference.catalogue,
         route=reference.route,
         inventory=inventory.Inventory(library=reference.shelf.library, store=kept, engine=engine),
+        health=health.Health(store=kept, engine=engine),
+        metrics=metrics,
+        masker=equipment.masker,
+        store=kept,
+        conversations=talks,
+        engine=engine,
+    )
+
+
 def _talks(
     use_cases: runs.Runs,
     kept: Store,
@@ -474,15 +483,6 @@ def _talks(
         catalogue=reference.catalogue,
         beginnings=begun,
         ids=world.ids,
-    )
-
-
-        health=health.Health(store=kept, engine=engine),
-        metrics=metrics,
-        masker=equipment.masker,
-        store=kept,
-        conversations=talks,
-        engine=engine,
     )
 
 
