@@ -36,7 +36,7 @@ from app.dialects import registry as dialects
 from app.engine import conversations, operations, plain, ports, probes, refusals, runner
 from app.execution import crash_probes, measured
 from app.execution.embedded import pool
-from app.processes import allowance, supervisor
+from app.processes import allowance, containment, supervisor
 from app.storage import agent_sessions, directory, disk_store, memory, opener, store
 from app.storage.sql import index
 from app.tools import checks, commands, issue_performer
@@ -205,6 +205,7 @@ def examine(chosen: settings.Settings) -> list[settings.Remark]:
     remarks += [_remark(fault.file, fault.flaw) for fault in prompts.load(_prompt_folders(chosen.project)).flaws]
     remarks += [_remark(entry.path, flaw) for entry in reference.catalogue.all() for flaw in entry.flaws]
     lacking = _unused_backends(chosen, people).check()
+    remarks += _lack_of_containment(chosen)
     return remarks + [settings.Remark(setting=f"backend {name}", message=lack, fatal=False) for name, lack in lacking]
 
 
@@ -215,8 +216,7 @@ def examine_agents(chosen: settings.Settings) -> list[dict[str, Any]]:
     Raises:
         errors.ConfigurationError: `agents.json` cannot be used.
     """
-    people = _roster(chosen)
-    _refuse_broken(people)
+    people = _sound_roster(chosen)
     lacking = dict(_unused_backends(chosen, people).check())
     return [agent.to_json() | {"problem": lacking.get(agent.backend)} for agent in people.agents]
 
@@ -228,26 +228,17 @@ def agents(chosen: settings.Settings) -> list[str]:
     Raises:
         errors.ConfigurationError: `agents.json` cannot be used.
     """
-    people = _roster(chosen)
-    _refuse_broken(people)
-    return [agent.id for agent in people.agents]
+    return [agent.id for agent in _sound_roster(chosen).agents]
 
 
-def examine_backend(chosen: settings.Settings, name: str) -> str | None:
+def backend_names(chosen: settings.Settings) -> list[str]:
     """
-    Return what keeps a backend from working here, None if nothing does; nothing is started.
+    Return the names of all backends.
 
     Raises:
         errors.ConfigurationError: `agents.json` cannot be used.
     """
-    people = _roster(chosen)
-    _refuse_broken(people)
-    unused = _unused_backends(chosen, people)
-    try:
-        unused.get(name)
-    except (errors.AgentFailed, errors.ConfigurationError) as error:
-        return error.message
-    return dict(unused.check()).get(name)
+    return sorted(_sound_roster(chosen).backends)
 
 
 def examine_backend(chosen: settings.Settings, name: str) -> str | None:
@@ -355,7 +346,7 @@ async def _supervisor(
 ) -> supervisor.Supervisor:
     usual_files = closing.enter_context(allowance.many_files()) if use.address is not None else None
     folder = chosen.project.data_directory / "processes"
-    running = supervisor.Supervisor(folder, world.ids, os.environ, usual_files)
+    running = supervisor.Supervisor(folder, world.ids, os.environ, usual_files, chosen.processes.containment)
     closing.push_async_callback(running.close)
     if not use.look_only:
         await running.sweep()
@@ -491,6 +482,12 @@ def _roster(chosen: settings.Settings) -> configuration.Roster:
     return roster.load([resources.bundled("recipes", "agents.json"), own])
 
 
+def _sound_roster(chosen: settings.Settings) -> configuration.Roster:
+    people = _roster(chosen)
+    _refuse_broken(people)
+    return people
+
+
 def _refuse_broken(people: configuration.Roster) -> None:
     if people.broken:
         files = ", ".join(str(broken.path) for broken in people.broken)
@@ -511,6 +508,16 @@ def _secrets(chosen: settings.Settings, people: configuration.Roster, environ: M
     found.add(chosen.server.api_token or "")
     found.add(urlsplit(chosen.project.database_url or "").password or "")
     return found - {""}
+
+
+def _lack_of_containment(chosen: settings.Settings) -> list[settings.Remark]:
+    wanted = chosen.processes.containment
+    found = containment.examine(wanted)
+    if found.containment != "guard" or wanted == "guard":
+        return []
+    message = f"there are no namespaces for agents here ({found.reason}); "
+    message += "the guard alone keeps them together" if wanted == "auto" else "no agent that is a program can run"
+    return [settings.Remark(setting=f"{settings.PREFIX}CONTAINMENT", message=message, fatal=wanted != "auto")]
 
 
 def _remark(file: Path | str, flaw: errors.Flaw, *, fatal: bool = False) -> settings.Remark:

@@ -69,7 +69,12 @@ def _laid_over(below: _Layered, document: Mapping[str, Any], folder: Path) -> _L
 def _backends(
     below: Mapping[str, Mapping[str, Any]], given: Mapping[str, Mapping[str, Any]], folder: Path
 ) -> dict[str, Mapping[str, Any]]:
-    return {name: {**below.get(name, {}), **_placed(entry, folder)} for name, entry in given.items()}
+    return {name: {**_kept(below.get(name, {}), entry), **_placed(entry, folder)} for name, entry in given.items()}
+
+
+def _kept(below: Mapping[str, Any], entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    # What another type was told means nothing to this one.
+    return below if entry.get("type", below.get("type")) == below.get("type") else {}
 
 
 def _placed(entry: Mapping[str, Any], folder: Path) -> dict[str, Any]:

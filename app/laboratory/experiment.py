@@ -73,7 +73,7 @@ def template(
     project = place / "project"
     ignored = shutil.ignore_patterns(*_LEFT_OUT, _OF_THE_INDEX, "data_directory_id", "service.json")
     shutil.copytree(chosen.project.project, project, symlinks=True, ignore=ignored)
-    script(bootstrap.agents(chosen), project / ".control-room", replies)
+    script(bootstrap.agents(chosen), bootstrap.backend_names(chosen), project / ".control-room", replies)
     owned = dataclasses.replace(request, idempotency_key=KEY, session_id=request.session_id or KEY, owner="service")
     return Experiment(place=place, settings=_settings(chosen, project), request=owned)
 
@@ -86,16 +86,16 @@ def copied(original: Experiment, place: Path) -> Experiment:
     return dataclasses.replace(original, place=place, settings=_settings(original.settings, place / "project"))
 
 
-def script(agent_ids: Iterable[str], data_directory: Path, replies: Path | None) -> None:
+def script(agent_ids: Iterable[str], backend_names: Iterable[str], data_directory: Path, replies: Path | None) -> None:
     """
-    Give every agent a backend that speaks from a script.
+    Let every agent and every backend speak from a script, so that nobody is paid and nothing real is changed.
     """
     file = data_directory / "agents.json"
     document: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     own = {agent["id"]: agent for agent in document.get("agents", ())}
     known = [*own, *(agent_id for agent_id in agent_ids if agent_id not in own)]
     agents = [own.get(agent_id, {"id": agent_id}) | {"backend": _BACKEND} for agent_id in known]
-    backends = document.get("backends", {}) | {_BACKEND: {"type": "scripted", "file": _SCRIPT}}
+    backends = {name: {"type": "scripted", "file": _SCRIPT} for name in (*backend_names, _BACKEND)}
     data_directory.mkdir(exist_ok=True)
     file.write_text(json.dumps(document | {"agents": agents, "backends": backends}), encoding="utf-8")
     said = json.dumps({"*": _REPLY}) if replies is None else replies.read_text(encoding="utf-8")

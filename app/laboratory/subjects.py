@@ -10,9 +10,11 @@ import faulthandler
 import multiprocessing
 import os
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from app import errors
@@ -36,6 +38,9 @@ _ANYBODY = -1
 
 _processes = multiprocessing.get_context("forkserver")
 
+# Whoever starts a process asks about all the others, too; of two who ask about one at once, only one learns its code.
+_asking = threading.Lock()
+
 Watch = Callable[[int], AbstractContextManager[object]]
 """What is put around a process, by its id, before it begins to live."""
 
@@ -51,24 +56,29 @@ def live(experiment: Experiment, watch: Watch | None = None, crash_at: str | Non
     _processes.set_forkserver_preload([__name__])
     begin, beginner = _processes.Pipe(duplex=False)
     process = _processes.Process(target=_live, args=(experiment, begin, crash_at))
-    process.start()
+    with _asking:
+        process.start()
     assert process.pid is not None
     begin.close()
+    ended = False
     try:
         with watch(process.pid) if watch else nullcontext():
             beginner.send(None)
-            process.join(_LIFE_SECONDS)
-            if process.exitcode is None:
-                process.kill()
-                process.join()
-                return STUCK
-            return process.exitcode
+            ended = bool(wait([process.sentinel], _LIFE_SECONDS))
     finally:
         beginner.close()
-        if process.is_alive():
-            process.kill()
-        process.join()
+        code = _buried(process)
+    return code if ended else STUCK
+
+
+def _buried(process: BaseProcess) -> int | None:
+    if not wait([process.sentinel], 0):
+        process.kill()
+        wait([process.sentinel])
+    with _asking:
+        code = process.exitcode
         process.close()
+    return code
 
 
 def said(code: int | None) -> str:

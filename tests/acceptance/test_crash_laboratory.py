@@ -7,7 +7,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,30 @@ def test_every_point_of_every_sweep_holds(tmp_path: Path) -> None:
 
     assert report.to_json()["broken"] == []
     assert report.holds
+
+
+@traced
+def test_a_sample_of_an_agent_recipe_holds(tmp_path: Path) -> None:
+    """A recipe that speaks through a real program by itself speaks from the script, and ends the same wherever it is cut."""
+    replies = tmp_path / "replies.json"
+    said = {"code-review": "issues-found", "code-review#2": "no-issues", "fix": "complete", "commit": "committed"}
+    replies.write_text(json.dumps({key: json.dumps({"outcome": outcome}) for key, outcome in said.items()}))
+    chosen = settings.load(project=programs.ROOT / ".control-room" / "example", home=tmp_path)
+    request = requests.StartRequest(recipe_id="review-and-commit")
+    report = crashtest.crashtest(chosen, request, extent(sample=6, seed=2, replies=replies), lambda line: None)
+
+    assert report.to_json()["broken"] == []
+    assert report.holds
+
+
+def test_lives_side_by_side_end_each_in_its_own_way(bench: sweeps.Bench) -> None:
+    """Processes that end at the same time are not mixed up."""
+    experiments = [bench.experiment(f"side-{number}") for number in range(24)]
+    points = ["storage.create.before_folder:1", "pool.queued:1"] * 12
+    with ThreadPoolExecutor(6) as threads:
+        codes = list(threads.map(lambda lived, point: subjects.live(lived, crash_at=point), experiments, points))
+
+    assert codes == [-signal.SIGKILL] * 24
 
 
 def test_without_a_tracer_probes_stand_in(bench: sweeps.Bench) -> None:

@@ -76,6 +76,15 @@ def test_agents_of_the_project_come_first(tmp_path: Path) -> None:
     assert found.agents[0].modes == ("pipeline",)
 
 
+def test_a_backend_of_another_type_keeps_nothing(tmp_path: Path) -> None:
+    """Where a later layer changes the type of a backend, what the old type was told is forgotten."""
+    below = {"backends": {"b": {"type": "scripted", "file": "a.json", "models": {"opus": "big"}}}}
+    found = load(tmp_path, below, {"backends": {"b": {"type": "local"}}})
+
+    assert found.backends == {"b": BackendConfig(name="b", type="local")}
+    assert found.broken == ()
+
+
 def test_files_are_meant_from_the_folder_of_their_layer(tmp_path: Path) -> None:
     """A script's name is relative to the file that names it, wherever the service was started."""
     document = {
