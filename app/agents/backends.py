@@ -12,6 +12,9 @@ from app import errors
 from app.agents import entries, local, scripts
 from app.agents.configuration import BackendConfig
 from app.agents.documents import nearest
+from app.agents.programs import backend as program_backend
+from app.agents.programs import catalogue, template
+from app.agents.programs.program import Program
 from app.agents.scripted import RecordingBackend, ScriptedBackend
 from app.agents.surroundings import Surroundings
 from app.engine import ports
@@ -25,12 +28,14 @@ class BackendType:
 
     make: Callable[[BackendConfig, Surroundings], ports.AgentBackend]
     """Make one; starts nothing."""
-    lacks: Callable[[BackendConfig], str | None]
+    lacks: Callable[[BackendConfig, Surroundings], str | None]
     """Say what keeps it from working here; starts nothing."""
     fields: frozenset[str] = frozenset()
     """Fields that it takes in `agents.json`, beside type and models."""
     any_of: frozenset[str] = frozenset()
     """Fields of which it needs exactly one."""
+    needed: frozenset[str] = frozenset()
+    """Fields that it cannot do without."""
 
 
 class Backends:
@@ -66,7 +71,7 @@ class Backends:
         """
         Return each backend that cannot work here, by name, with what it lacks; nothing is started.
         """
-        found = [(name, _lack(config)) for name, config in sorted(self._configs.items())]
+        found = [(name, _lack(config, self._surroundings)) for name, config in sorted(self._configs.items())]
         return [(name, lack) for name, lack in found if lack is not None]
 
     async def close(self) -> None:
@@ -106,9 +111,9 @@ def type_of(name: str) -> BackendType:
         ) from None
 
 
-def _lack(config: BackendConfig) -> str | None:
+def _lack(config: BackendConfig, surroundings: Surroundings) -> str | None:
     try:
-        return type_of(config.type).lacks(config)
+        return type_of(config.type).lacks(config, surroundings)
     except errors.ConfigurationError as error:
         return error.message
 
@@ -128,7 +133,7 @@ def _scripted(config: BackendConfig, surroundings: Surroundings) -> ports.AgentB
     return ScriptedBackend(config.name, scripts.Script(config.file), surroundings.clock, config.models)
 
 
-def _script_lacks(config: BackendConfig) -> str | None:
+def _script_lacks(config: BackendConfig, _: Surroundings) -> str | None:
     if config.file is None:
         return None
     try:
@@ -138,8 +143,26 @@ def _script_lacks(config: BackendConfig) -> str | None:
     return None
 
 
+def _program(program: Program) -> BackendType:
+    of_service = {"base_url": program.endpoint_variable, "api_key_env": program.key_variable}
+    return BackendType(
+        make=lambda config, around: program_backend.ProgramBackend(program, config, around),
+        lacks=lambda config, around: program_backend.lacks(program, config, around),
+        fields=_OF_PROGRAMS | program.fields | {field for field, variable in of_service.items() if variable},
+    )
+
+
+_OF_PROGRAMS = frozenset({"command", "arguments", "idle_seconds"})
+
 TYPES: Mapping[str, BackendType] = {
-    "local": BackendType(make=_local, lacks=lambda _: local.lacks()),
+    **{name: _program(program) for name, program in catalogue.PROGRAMS.items()},
+    "template": BackendType(
+        make=lambda config, around: program_backend.ProgramBackend(template.program(config), config, around),
+        lacks=lambda config, around: program_backend.lacks(template.program(config), config, around),
+        fields=frozenset({"command", "resume", "tools_on", "tools_off", "reply", "idle_seconds"}),
+        needed=frozenset({"command"}),
+    ),
+    "local": BackendType(make=_local, lacks=lambda _, __: local.lacks()),
     "scripted": BackendType(
         make=_scripted,
         lacks=_script_lacks,

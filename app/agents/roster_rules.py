@@ -204,6 +204,8 @@ def _field_flaws(path: str, backend: Mapping[str, Any]) -> Iterable[errors.Flaw]
     for name in sorted(set(backend) - kind.fields - {"type", "models"}):
         message = f"means nothing to a backend of type {backend['type']}"
         yield errors.Flaw(path=f"{path}.{name}", code="unknown", message=message)
+    if "resume" not in kind.fields and not all(isinstance(part, str) for part in backend.get("command", ())):
+        yield errors.Flaw(path=f"{path}.command", code="type", message="must be a list of texts; only templates nest")
     for name in sorted(kind.needed - set(backend)):
         yield errors.Flaw(path=path, code="missing", message=f"lacks {name}")
     given = kind.any_of & set(backend)

@@ -12,6 +12,7 @@ from app import errors
 from app.agents import backends, local
 from app.agents.backends import Backends
 from app.agents.configuration import BackendConfig, Recording
+from app.agents.programs import catalogue
 from tests.unit.agents import around, living
 from tests.unit.agents.prompts import prompt
 
@@ -89,4 +90,4 @@ def test_check_tells_what_a_backend_lacks(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_every_type_can_be_named_in_a_file() -> None:
     """The types that exist are those that the file of agents may name."""
-    assert set(backends.TYPES) == {"local", "scripted"}
+    assert set(backends.TYPES) >= {"local", "scripted", "template", *catalogue.PROGRAMS}

@@ -1,0 +1,217 @@
+"""
+The backend of every program: find it, call it, watch it, and judge what it leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+from app import errors
+from app.agents.configuration import TIERS, BackendConfig
+from app.agents.programs import conversations, environment, places, private, verdicts, wording
+from app.agents.programs.conversations import Opening
+from app.agents.programs.program import Heard, Program, Turn
+from app.agents.surroundings import Surroundings
+from app.engine import agent_sessions, ports
+from app.processes import commands
+
+DEFAULT_TIMEOUT_SECONDS = 60 * 60.0
+"""Wall-clock limit of a prompt that sets none."""
+
+_LOOK_SECONDS = 0.1
+
+
+class ProgramBackend:
+    """
+    Speak with a program: one process for each prompt, ended with everything that it has started.
+    """
+
+    def __init__(self, program: Program, config: BackendConfig, surroundings: Surroundings) -> None:
+        self._program, self._config, self._around = program, config, surroundings
+
+    def get_name(self) -> str:
+        """
+        Return the backend's name.
+        """
+        return self._config.name
+
+    def resolve_model(self, tier: str) -> str | None:
+        """
+        Return the configured model of a tier, or the program's own for it; None leaves it to the program.
+        """
+        known = self._config.models.get(tier) or self._program.models.get(tier)
+        return known or (None if tier in TIERS else tier)
+
+    async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
+        """
+        Send one prompt and wait for the program to end; a cancellation ends it.
+
+        Raises:
+            errors.AgentFailed: `agent_missing`, `agent_refused_root`, `tools_cannot_be_turned_off`, `missing_secrets`,
+                `unknown_agent_session` or `prompt_too_large`, before anything is started.
+            commands.NotStarted, commands.LauncherLost: it could not be run to its end.
+        """
+        program = self._program
+        self._refuse(prompt)
+        argv = places.find(program, self._config, self._around.environ, self._around.home)
+        kept = await self._kept(prompt)
+        opened = conversations.opening(program, self._config.name, prompt, kept)
+        if not opened.foreign:
+            await self._keep(prompt, kept, opened.session_id)
+        reply = await self._turn(prompt, argv, opened)
+        if reply.error and (second := conversations.again(program, opened, prompt, reply.error.code)):
+            reply = await self._turn(prompt, argv, second)
+        if reply.error is None or (reply.error.code != "unknown_agent_session" and not opened.foreign):
+            kept = await self._kept(prompt)
+            await self._keep(prompt, kept, reply.agent_session_id, created=reply.error is None)
+        return reply
+
+    async def close(self) -> None:
+        """
+        Nothing is held: what runs belongs to its prompt.
+        """
+
+    def _refuse(self, prompt: ports.AgentPrompt) -> None:
+        if not prompt.tools and not self._program.tools_off:
+            raise errors.AgentFailed(
+                f"The backend {self._config.name} cannot be kept from using tools, and this prompt forbids them.",
+                code="tools_cannot_be_turned_off",
+                detail={"backend": self._config.name},
+            )
+        environ = {**self._around.environ, **prompt.env}
+        if prompt.tools and (refusal := self._program.refuses(self._config, environ)):
+            raise errors.AgentFailed(refusal, code="agent_refused_root", detail={"backend": self._config.name})
+
+    # -- the conversation
+
+    async def _kept(self, prompt: ports.AgentPrompt) -> agent_sessions.AgentSession | None:
+        if prompt.agent_session_id is None:
+            return None
+        return await self._around.sessions.find(prompt.agent_session_id)
+
+    async def _keep(
+        self,
+        prompt: ports.AgentPrompt,
+        kept: agent_sessions.AgentSession | None,
+        program_session_id: str | None,
+        *,
+        created: bool = False,
+    ) -> None:
+        """
+        Keep what is known of the conversation, if it is more than is kept.
+        """
+        ours = prompt.agent_session_id
+        if ours is None:
+            return
+        before = kept or agent_sessions.AgentSession(
+            agent_session_id=ours, backend=self._config.name, working_dir=str(prompt.working_dir)
+        )
+        named = program_session_id or before.program_session_id
+        known = dataclasses.replace(
+            before, program_session_id=None if named == ours else named, created=created or before.created
+        )
+        if known != kept:
+            await self._around.sessions.keep(known)
+
+    # -- the process
+
+    async def _turn(self, prompt: ports.AgentPrompt, argv: tuple[str, ...], opened: Opening) -> ports.AgentReply:
+        with private.folder(self._program.wants_folder) as folder:
+            called = self._program.invoke(self._turn_of(prompt, opened, folder))
+            env = environment.overlay(self._program, self._config, self._around.environ, prompt, called)
+            private.fill(folder, called.files)
+            outlet = private.Outlet()
+            try:
+                request = self._request(prompt, (*argv, *called.arguments), called.stdin, env, outlet)
+                ended = await self._run(prompt, opened, request, outlet)
+                left = _left(ended, outlet, private.read(folder, self._program.tells))
+                session_id = opened.session_id if opened.resumes else None
+                return await asyncio.to_thread(verdicts.verdict, self._program, left, session_id)
+            finally:
+                outlet.close()
+
+    def _turn_of(self, prompt: ports.AgentPrompt, opened: Opening, folder: Path | None) -> Turn:
+        return Turn(
+            prompt=prompt,
+            session_id=opened.session_id,
+            resumes=opened.resumes,
+            foreign=opened.foreign,
+            config=self._config,
+            environ=self._around.environ,
+            home=self._around.home,
+            folder=folder,
+        )
+
+    def _request(
+        self,
+        prompt: ports.AgentPrompt,
+        argv: tuple[str, ...],
+        stdin: str | None,
+        env: Mapping[str, str | None],
+        outlet: private.Outlet,
+    ) -> commands.Request:
+        return commands.Request(
+            argv=argv,
+            run_id=prompt.run_id,
+            cwd=Path(prompt.working_dir),
+            env=env,
+            stdin=None if stdin is None else stdin.encode("utf-8", "replace"),
+            stdout=outlet.writing,
+            timeout_seconds=prompt.timeout_seconds or DEFAULT_TIMEOUT_SECONDS,
+            idle_seconds=self._config.idle_seconds,
+        )
+
+    async def _run(
+        self, prompt: ports.AgentPrompt, opened: Opening, request: commands.Request, outlet: private.Outlet
+    ) -> commands.Ended:
+        if self._program.names_sessions == "we" or opened.resumes or prompt.agent_session_id is None:
+            return await self._around.supervisor.run(request)
+        watching = asyncio.ensure_future(self._watch(prompt, outlet))
+        try:
+            ended = await self._around.supervisor.run(request)
+            if watching.done():
+                watching.result()
+            return ended
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+    async def _watch(self, prompt: ports.AgentPrompt, outlet: private.Outlet) -> None:
+        """
+        Keep the program's name for the conversation as soon as it is said, so that it outlives a failure of the turn.
+        """
+        heard = Heard()
+        while heard.session_id is None:
+            await self._around.clock.sleep(_LOOK_SECONDS)
+            for event in wording.events(outlet.news()):
+                self._program.hear(event, heard)
+        await self._keep(prompt, await self._kept(prompt), heard.session_id)
+
+
+def lacks(program: Program, config: BackendConfig, around: Surroundings) -> str | None:
+    """
+    Say what keeps a program from working here; nothing is started.
+    """
+    try:
+        places.find(program, config, around.environ, around.home)
+    except errors.AgentFailed as missing:
+        return missing.message
+    if (refusal := program.refuses(config, around.environ)) is not None:
+        return refusal
+    if config.api_key_env is not None and not around.environ.get(config.api_key_env):
+        return f"The environment lacks {config.api_key_env}, the key of the backend {config.name}."
+    return None
+
+
+def _left(ended: commands.Ended, outlet: private.Outlet, extra: bytes) -> verdicts.Left:
+    return verdicts.Left(
+        stdout=outlet.lines(),
+        stderr=ended.stderr.content,
+        exit_code=ended.exit_code,
+        signal=ended.signal,
+        cause=ended.cause,
+        extra=extra,
+    )

@@ -1,0 +1,72 @@
+"""
+Claude Code: takes the id of a new conversation from us and ends with one result record.
+
+A first prompt that was cut off may or may not have left a conversation: going on with it is tried first, since an id
+that is in use is refused for a new one, and an id that is unknown costs no call of the model.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from app.agents.configuration import BackendConfig
+from app.agents.programs import results
+from app.agents.programs.program import Invocation, Program, Turn, fits_argument, spoken
+from app.engine import plain
+
+_WAYS_OUT = (
+    "Claude Code refuses --dangerously-skip-permissions to root. Run the service as another user; or, where it is a"
+    " sandbox, set IS_SANDBOX=1 for the service; or name the tools it may use in `allowed_tools` of the backend."
+)
+
+
+def _invoke(turn: Turn) -> Invocation:
+    prompt = turn.prompt
+    streams = turn.config.idle_seconds is not None
+    form = ["stream-json", "--verbose"] if streams else ["json"]
+    arguments = ["--print", "--output-format", *form, *turn.config.arguments, *_permissions(turn)]
+    if prompt.model is not None:
+        arguments += ["--model", prompt.model]
+    if turn.session_id is not None:
+        arguments += ["--resume" if turn.resumes else "--session-id", turn.session_id]
+    # A conversation keeps the standing instruction that it was begun with, whatever is said later.
+    appended = bool(prompt.system) and not turn.foreign and fits_argument(prompt.system or "")
+    if appended:
+        arguments += ["--append-system-prompt", prompt.system or ""]
+    if prompt.reply_schema is not None:
+        arguments += ["--json-schema", plain.canonical(plain.plain(prompt.reply_schema)).decode()]
+    return spoken(arguments, turn.message(with_system=not appended, with_schema=False))
+
+
+def _permissions(turn: Turn) -> list[str]:
+    if not turn.prompt.tools:
+        return ["--tools", "", "--permission-mode", "dontAsk", "--strict-mcp-config"]
+    if turn.config.allowed_tools:
+        return ["--allowedTools", *turn.config.allowed_tools, "--permission-mode", "dontAsk"]
+    return ["--dangerously-skip-permissions"]
+
+
+def _refuses(config: BackendConfig, environ: Mapping[str, str]) -> str | None:
+    sandboxed = environ.get("IS_SANDBOX") == "1" or environ.get("CLAUDE_CODE_BUBBLEWRAP")
+    return None if os.geteuid() != 0 or config.allowed_tools or sandboxed else _WAYS_OUT
+
+
+PROGRAM = Program(
+    label="Claude Code",
+    commands=("claude",),
+    path_variable="CLAUDE_CLI_PATH",
+    known_paths=(".claude/local/claude", ".local/bin/claude"),
+    install="npm install -g @anthropic-ai/claude-code",
+    invoke=_invoke,
+    hear=results.hear,
+    refuses=_refuses,
+    unknown_session=("No conversation found with session ID", "does not match any session title"),
+    used_session=("is already in use",),
+    models={"haiku": "haiku", "sonnet": "sonnet", "opus": "opus"},
+    variables={"DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"},
+    endpoint_variable="ANTHROPIC_BASE_URL",
+    key_variable="ANTHROPIC_API_KEY",
+    fields=frozenset({"allowed_tools"}),
+)
+"""How Claude Code is spoken with."""

@@ -1,0 +1,103 @@
+"""
+Codex: names its conversations itself, in the first line that it writes.
+
+A first prompt that was cut off is repeated in its conversation if that line was seen, and in a new one otherwise. An id
+that it does not know is refused, but a text that is no id begins a new conversation in silence, so none is passed on.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+from app.agents.programs.program import Event, Failure, Heard, Invocation, Program, Turn, fits_argument, spoken, within
+
+_NO_ID = "00000000-0000-0000-0000-000000000000"
+_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_TOOLS = (
+    "shell_tool", "unified_exec", "code_mode_host", "apps", "plugins", "multi_agent", "goals", "view_image",
+    "image_generation",
+)  # fmt: skip
+
+
+def _invoke(turn: Turn) -> Invocation:
+    prompt = turn.prompt
+    arguments = ["exec", *(["resume"] if turn.resumes else []), "--json", "--skip-git-repo-check"]
+    arguments += [*turn.config.arguments, *_permissions(turn)]
+    if prompt.model is not None:
+        arguments += ["--model", prompt.model]
+    # Only a new conversation takes the instruction; one that goes on keeps the one it was begun with.
+    system = prompt.system or ""
+    configured = bool(system) and not turn.foreign and fits_argument(system)
+    if configured and not turn.resumes:
+        arguments += ["--config", f"developer_instructions={json.dumps(system)}"]
+    if turn.resumes and turn.session_id is not None:
+        arguments.append(turn.session_id if _ID.fullmatch(turn.session_id) else _NO_ID)
+    return spoken(arguments, turn.message(with_system=not configured), read=("-",))
+
+
+def _permissions(turn: Turn) -> list[str]:
+    if turn.prompt.tools:
+        return ["--dangerously-bypass-approvals-and-sandbox"]
+    # What it cannot be talked out of offering is held by its own sandbox of the operating system.
+    settings = ['sandbox_mode="read-only"', 'approval_policy="never"', 'web_search="disabled"']
+    settings += [f"features.{name}=false" for name in _TOOLS]
+    settings += [f"mcp_servers.{json.dumps(name)}.enabled=false" for name in _servers(turn)]
+    return [part for setting in settings for part in ("--config", setting)]
+
+
+def _servers(turn: Turn) -> Iterator[str]:
+    """
+    Yield the tool servers that are configured, which its sandbox does not hold.
+    """
+    own = Path(turn.environ.get("CODEX_HOME") or turn.home / ".codex")
+    for folder in (own, Path(turn.prompt.working_dir) / ".codex"):
+        try:
+            document = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        servers = document.get("mcp_servers")
+        yield from servers if isinstance(servers, dict) else ()
+
+
+def _hear(event: Event, heard: Heard) -> None:
+    match event.get("type"):
+        case "thread.started":
+            heard.session_id = str(event.get("thread_id") or "") or None
+        case "item.completed" if within(event, "item", "type") == "agent_message":
+            heard.text = str(within(event, "item", "text") or "")
+        case "turn.completed":
+            usage = event.get("usage")
+            heard.complete, heard.failure = True, None
+            heard.add_usage(within(usage, "input_tokens"), within(usage, "output_tokens"))
+        case "turn.failed":
+            heard.failure = Failure(message=_message(within(event, "error", "message")))
+
+
+def _message(told: object) -> str:
+    """
+    Return the words in an answer of the model's service that is passed on as it came.
+    """
+    words = str(told or "")
+    try:
+        inner = within(json.loads(words), "error", "message")
+    except ValueError:
+        inner = None
+    return inner if isinstance(inner, str) and inner else words
+
+
+PROGRAM = Program(
+    label="Codex",
+    commands=("codex",),
+    path_variable="CODEX_CLI_PATH",
+    install="npm install -g @openai/codex",
+    invoke=_invoke,
+    hear=_hear,
+    names_sessions="it",
+    unknown_session=("no rollout found for thread id",),
+    key_variable="CODEX_API_KEY",
+)
+"""How Codex is spoken with."""

@@ -1,0 +1,88 @@
+"""
+Conversations: whether a prompt begins one or goes on with one, and by which name the program knows it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from app import errors
+from app.agents.programs.program import Program
+from app.engine import ports
+from app.engine.agent_sessions import AgentSession
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """
+    How a turn opens.
+    """
+
+    session_id: str | None = None
+    """Conversation by the program's name for it; None: it chooses one, or there is none."""
+    resumes: bool = False
+    """Whether that conversation goes on."""
+    may_begin: bool = False
+    """Whether a new one is begun if the program does not know it: its first prompt may never have arrived."""
+    may_resume: bool = False
+    """Whether it goes on if the program has it already, against what we know."""
+    foreign: bool = False
+    """Whether it was begun elsewhere."""
+
+
+def opening(program: Program, backend: str, prompt: ports.AgentPrompt, kept: AgentSession | None) -> Opening:
+    """
+    Decide how a turn opens, by what is kept of its conversation.
+
+    Raises:
+        errors.AgentFailed: `unknown_agent_session`, the program can have no such conversation.
+    """
+    ours = prompt.agent_session_id
+    if ours is None:
+        return Opening()
+    if kept is None:
+        if prompt.session_created:
+            return Opening(session_id=ours, resumes=True, foreign=True)
+        # Nothing was sent before it was kept, so that nothing was sent.
+        return Opening(session_id=_named(program, ours), may_resume=prompt.attempt > 1)
+    if kept.backend != backend:
+        raise errors.AgentFailed(
+            f"The conversation {ours:.80} is held through the backend {kept.backend}; {backend} does not know it.",
+            code="unknown_agent_session",
+            detail={"agent_session_id": ours, "backend": kept.backend},
+        )
+    known = kept.program_session_id or _named(program, ours)
+    certain = prompt.session_created or kept.created
+    if not certain and not program.goes_on:
+        return Opening(session_id=_named(program, ours))
+    if known is None and certain:
+        raise errors.AgentFailed(
+            f"{program.label} has never said what it calls the conversation {ours:.80}, so it cannot go on.",
+            code="unknown_agent_session",
+            detail={"agent_session_id": ours},
+        )
+    return Opening(session_id=known, resumes=known is not None, may_begin=not certain)
+
+
+def again(program: Program, opened: Opening, prompt: ports.AgentPrompt, code: str) -> Opening | None:
+    """
+    Decide how a turn opens a second time, after the program has contradicted what we believed; None: not at all.
+    """
+    if code == "unknown_agent_session" and opened.resumes and opened.may_begin:
+        return Opening(session_id=_named(program, prompt.agent_session_id or ""))
+    if code == "agent_session_exists" and not opened.resumes and opened.may_resume:
+        return Opening(session_id=opened.session_id, resumes=True)
+    return None
+
+
+def _named(program: Program, ours: str) -> str | None:
+    """
+    Return the name that we give to a new conversation, a UUID; None where the program names it.
+    """
+    if program.names_sessions == "it":
+        return None
+    try:
+        return str(uuid.UUID(ours))
+    except ValueError:
+        return str(uuid.uuid5(uuid.NAMESPACE_OID, ours))

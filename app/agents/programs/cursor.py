@@ -1,0 +1,36 @@
+"""
+Cursor Agent: names its conversations itself, in the first line that it writes. Built by its documentation alone.
+
+A first prompt that was cut off is repeated in its conversation if that line was seen, and in a new one otherwise.
+Nothing is known to keep it from using every tool, so it takes no prompts that forbid them.
+"""
+
+from __future__ import annotations
+
+from app.agents.programs import results
+from app.agents.programs.program import Invocation, Program, Turn, spoken
+
+
+def _invoke(turn: Turn) -> Invocation:
+    arguments = ["--print", "--output-format", "stream-json", "--trust", "--force", *turn.config.arguments]
+    if turn.prompt.model is not None:
+        arguments += ["--model", turn.prompt.model]
+    if turn.resumes and turn.session_id is not None:
+        arguments += ["--resume", turn.session_id]
+    return spoken(arguments, turn.message())
+
+
+PROGRAM = Program(
+    label="Cursor Agent",
+    commands=("cursor-agent",),
+    path_variable="CURSOR_CLI_PATH",
+    known_paths=(".local/bin/cursor-agent",),
+    install="see cursor.com/docs/cli/installation",
+    invoke=_invoke,
+    hear=results.hear,
+    names_sessions="it",
+    tools_off=False,
+    unknown_session=("hat not found", "No chat"),
+    key_variable="CURSOR_API_KEY",
+)
+"""How Cursor Agent is spoken with."""

@@ -1,0 +1,76 @@
+"""
+The environment of a program: this process's own, cleaned of what an agent around it has left there.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+
+from app import errors
+from app.agents.configuration import BackendConfig
+from app.agents.programs.program import Invocation, Program
+from app.engine import ports
+
+_OF_OTHERS = (
+    "CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SESSION*", "CLAUDE_CODE_CHILD*", "CLAUDE_CODE_SSE_PORT",
+    "CLAUDE_CODE_MESSAGING_*", "CLAUDE_PID", "CLAUDE_EFFORT", "AI_AGENT",
+)  # fmt: skip
+_BEADS = Path(".beads-local") / "local.db"
+
+
+def overlay(
+    program: Program, config: BackendConfig, environ: Mapping[str, str], prompt: ports.AgentPrompt, called: Invocation
+) -> dict[str, str | None]:
+    """
+    Return what differs from this process's environment; None: left out.
+
+    Raises:
+        errors.AgentFailed: `missing_secrets`, the variable that holds the key is not set.
+    """
+    changed: dict[str, str | None] = dict.fromkeys(_left_by_others(environ))
+    changed |= {name: value for name, value in program.variables.items() if name not in environ}
+    if config.base_url is not None and program.endpoint_variable is not None:
+        changed[program.endpoint_variable] = config.base_url
+    if config.api_key_env is not None and program.key_variable is not None:
+        changed[program.key_variable] = _key(config, environ)
+    if (beads := beads_database(prompt.working_dir)) is not None:
+        changed["BEADS_DB"] = str(beads)
+    return {**changed, **called.env, **prompt.env}
+
+
+def beads_database(working_dir: PurePath) -> Path | None:
+    """
+    Return the issue database that a linked worktree of git has for itself; None elsewhere.
+    """
+    folder = Path(working_dir)
+    for place in (folder, *folder.parents):
+        if (place / ".git").exists():
+            found = [base / _BEADS for base in (folder, place) if (base / _BEADS).is_file()]
+            return found[0] if found and _is_linked(place / ".git") else None
+    return None
+
+
+def _is_linked(git: Path) -> bool:
+    if not git.is_file():
+        return False
+    try:
+        return "/worktrees/" in git.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+
+
+def _left_by_others(environ: Mapping[str, str]) -> list[str]:
+    return [name for name in environ if any(fnmatch.fnmatchcase(name, pattern) for pattern in _OF_OTHERS)]
+
+
+def _key(config: BackendConfig, environ: Mapping[str, str]) -> str:
+    name = config.api_key_env or ""
+    if not environ.get(name):
+        raise errors.AgentFailed(
+            f"The service's environment lacks {name}, the key of the backend {config.name}.",
+            code="missing_secrets",
+            detail={"missing_secrets": [name]},
+        )
+    return environ[name]

@@ -1,0 +1,67 @@
+"""
+GitHub Copilot CLI: takes the id of a new conversation from us; tokens stand in a file of their own.
+
+A first prompt that was cut off is gone on with if its id is known, and sent anew if not. A turn that a signal ended
+calls itself a success, so that its own word of it counts.
+"""
+
+from __future__ import annotations
+
+from app.agents.programs.program import Event, Failure, Heard, Invocation, Program, Turn, spoken, within
+
+_USAGE_FILE = "usage.json"
+
+
+def _invoke(turn: Turn) -> Invocation:
+    arguments = ["--output-format", "json", "--no-color", "--no-ask-user", "--no-auto-update"]
+    arguments += ["--disable-client-telemetry", *turn.config.arguments]
+    if turn.folder is not None:
+        arguments += ["--usage-output-file", str(turn.folder / _USAGE_FILE)]
+    if turn.prompt.tools:
+        arguments.append("--allow-all")
+    else:
+        arguments += ["--available-tools=none", "--disable-builtin-mcps"]
+    if turn.prompt.model is not None:
+        arguments += ["--model", turn.prompt.model]
+    if turn.session_id is not None:
+        arguments += [f"--resume={turn.session_id}"] if turn.resumes else ["--session-id", turn.session_id]
+    return spoken(arguments, turn.message(), option="--prompt")
+
+
+def _hear(event: Event, heard: Heard) -> None:
+    match event.get("type"):
+        case "assistant.message":
+            heard.text = str(within(event, "data", "content") or "") or heard.text
+        case "session.error":
+            status = within(event, "data", "statusCode")
+            heard.failure = Failure(
+                message=str(within(event, "data", "message") or "it does not say why"),
+                status=status if isinstance(status, int) else None,
+                reason=within(event, "data", "errorType"),
+            )
+        case "assistant.idle" if within(event, "data", "aborted"):
+            heard.failure = Failure(message="the turn was aborted", reason="aborted")
+        case "result":
+            heard.complete = event.get("exitCode") == 0
+            heard.session_id = str(event.get("sessionId") or "") or None
+        case None if isinstance(event.get("modelMetrics"), dict):
+            for model in event["modelMetrics"].values():
+                heard.add_usage(within(model, "usage", "inputTokens"), within(model, "usage", "outputTokens"))
+
+
+PROGRAM = Program(
+    label="GitHub Copilot CLI",
+    commands=("copilot",),
+    path_variable="COPILOT_CLI_PATH",
+    install="npm install -g @github/copilot",
+    invoke=_invoke,
+    hear=_hear,
+    wants_folder=True,
+    tells=_USAGE_FILE,
+    unknown_session=("No session or task matched", "No session, task"),
+    used_session=("already exists", "already in use"),
+    variables={"COPILOT_AUTO_UPDATE": "false"},
+    endpoint_variable="COPILOT_PROVIDER_BASE_URL",
+    key_variable="COPILOT_PROVIDER_API_KEY",
+)
+"""How GitHub Copilot CLI is spoken with."""

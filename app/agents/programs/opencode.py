@@ -1,0 +1,86 @@
+"""
+OpenCode: names its conversations itself, in every line that it writes, and has no record that ends a turn.
+
+A first prompt that was cut off is repeated in its conversation if a line of it was seen, and in a new one otherwise.
+After a use of a tool that was not allowed it ends at once, with code 0 and no further text.
+"""
+
+from __future__ import annotations
+
+import json
+
+from app.agents.programs.program import Event, Failure, Heard, Invocation, Program, Turn, spoken, whole, within
+
+_SPEAKER = "control-room-speaker"
+_WITHOUT_TOOLS = {
+    "agent": {_SPEAKER: {"mode": "primary", "permission": {"*": "deny"}, "tools": {"*": False}}},
+}
+
+
+def _invoke(turn: Turn) -> Invocation:
+    arguments = ["run", "--format", "json", *turn.config.arguments]
+    env = {}
+    if turn.prompt.tools:
+        arguments.append("--auto")
+    else:
+        arguments += ["--agent", _SPEAKER]
+        env["OPENCODE_CONFIG_CONTENT"] = _configuration(turn.environ.get("OPENCODE_CONFIG_CONTENT"))
+    if turn.prompt.model is not None:
+        arguments += ["--model", turn.prompt.model]
+    if turn.resumes and turn.session_id is not None:
+        arguments += ["--session", turn.session_id]
+    else:
+        # Without a title of ours it asks the model for one, in a call of its own.
+        arguments += ["--title", f"{turn.prompt.run_id} {turn.prompt.key}"[:100]]
+    return spoken(arguments, turn.message(), env=env)
+
+
+def _configuration(given: str | None) -> str:
+    try:
+        document = json.loads(given or "{}")
+    except ValueError:
+        document = {}
+    kept = document if isinstance(document, dict) else {}
+    agents = kept.get("agent") if isinstance(kept.get("agent"), dict) else {}
+    return json.dumps({**kept, "agent": {**(agents or {}), **_WITHOUT_TOOLS["agent"]}})
+
+
+def _hear(event: Event, heard: Heard) -> None:
+    session_id = event.get("sessionID")
+    if isinstance(session_id, str) and session_id:
+        heard.session_id = session_id
+    match event.get("type"):
+        case "text":
+            heard.text = str(within(event, "part", "text") or "")
+        case "tool_use":
+            # What was said before a tool is no answer if nothing follows it.
+            heard.text = ""
+        case "step_finish":
+            heard.complete = True
+            tokens = within(event, "part", "tokens")
+            cached = whole(within(tokens, "cache", "read")) + whole(within(tokens, "cache", "write"))
+            written = whole(within(tokens, "output")) + whole(within(tokens, "reasoning"))
+            heard.add_usage(whole(within(tokens, "input")) + cached, written, within(event, "part", "cost"))
+        case "error":
+            error = event.get("error")
+            status = within(error, "data", "statusCode")
+            heard.failure = Failure(
+                message=str(within(error, "data", "message") or within(error, "name") or "it does not say why"),
+                status=status if isinstance(status, int) else None,
+                reason=within(error, "name"),
+            )
+
+
+PROGRAM = Program(
+    label="OpenCode",
+    commands=("opencode",),
+    path_variable="OPENCODE_CLI_PATH",
+    known_paths=(".opencode/bin/opencode",),
+    install="npm install -g opencode-ai",
+    invoke=_invoke,
+    hear=_hear,
+    names_sessions="it",
+    unknown_session=("Session not found",),
+    variables={"OPENCODE_DISABLE_AUTOUPDATE": "1"},
+)
+"""How OpenCode is spoken with."""

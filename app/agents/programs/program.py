@@ -1,0 +1,217 @@
+"""
+What a program is to its backend: how it is found, what it is told, and how its words are understood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from app.agents.configuration import BackendConfig
+from app.engine import plain, ports
+
+ARGUMENT_BYTES = 100_000
+"""Longest text that is given as an argument; a longer one is read from standard input."""
+
+Event = Mapping[str, Any]
+"""One JSON object that a program has written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """
+    One prompt to a program, as far as it is decided before it starts.
+    """
+
+    prompt: ports.AgentPrompt
+    """The prompt."""
+    session_id: str | None = None
+    """Conversation by the program's name for it: the one to go on with, or the name of a new one; None: its choice."""
+    resumes: bool = False
+    """Whether that conversation goes on."""
+    foreign: bool = False
+    """Whether it goes on from somewhere else, so that nobody knows with which standing instruction it was begun."""
+    config: BackendConfig
+    """What `agents.json` says of the backend."""
+    environ: Mapping[str, str] = field(default_factory=dict)
+    """Environment of this process."""
+    home: Path = Path("/")
+    """Home folder of the user."""
+    folder: Path | None = None
+    """Private folder for as long as the program runs; None for programs that ask for none."""
+
+    def message(self, *, with_system: bool = True, with_schema: bool = True) -> str:
+        """
+        Return what is said to the agent, with what the program has no other way to be told put before and after it.
+        """
+        system, schema = self.prompt.system, self.prompt.reply_schema
+        parts = [system] if system and with_system else []
+        parts.append(self.prompt.text)
+        if schema is not None and with_schema:
+            told = plain.canonical(plain.plain(schema)).decode()
+            parts.append(f"Answer with JSON alone that fits this JSON Schema: {told}")
+        return "\n\n---\n\n".join(parts).encode("utf-8", "replace").decode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """
+    How a program is called.
+    """
+
+    arguments: tuple[str, ...]
+    """Arguments after the program's own."""
+    stdin: str | None = None
+    """What it reads; None: nothing."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Variables of this call alone."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Texts by name that stand in its private folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """
+    What a program says went wrong.
+    """
+
+    message: str
+    """In its own words."""
+    status: int | None = None
+    """HTTP status of the model's service."""
+    reason: str | None = None
+    """Its own name for it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Heard:
+    """
+    What has been understood of a program's words so far.
+    """
+
+    session_id: str | None = None
+    """Conversation, by the program's name for it."""
+    text: str = ""
+    """The last that the agent said."""
+    complete: bool = False
+    """Whether the program has said that the turn is over."""
+    failure: Failure | None = None
+    """What it says went wrong."""
+    input_tokens: int | None = None
+    """Tokens read, those from a cache included; None where it does not tell."""
+    output_tokens: int | None = None
+    """Tokens written."""
+    cost_usd: float | None = None
+    """Price."""
+
+    def add_usage(self, input_tokens: object = None, output_tokens: object = None, cost_usd: object = None) -> None:
+        """
+        Add to what it cost; what is no number counts for nothing.
+        """
+        if isinstance(input_tokens, int) or isinstance(output_tokens, int):
+            self.input_tokens = (self.input_tokens or 0) + whole(input_tokens)
+            self.output_tokens = (self.output_tokens or 0) + whole(output_tokens)
+        if isinstance(cost_usd, int | float) and not isinstance(cost_usd, bool) and cost_usd >= 0:
+            self.cost_usd = (self.cost_usd or 0.0) + float(cost_usd)
+
+
+def _nothing(_: BackendConfig, __: Mapping[str, str]) -> str | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """
+    A command line of an agent.
+    """
+
+    label: str
+    """Its name for people."""
+    commands: tuple[str, ...]
+    """Names that it is installed under, looked for on PATH in this order; none: `agents.json` names the command."""
+    path_variable: str | None = None
+    """Environment variable that names its file."""
+    known_paths: tuple[str, ...] = ()
+    """Places below the home folder where its own installer puts it."""
+    install: str = ""
+    """How to get it."""
+    invoke: Callable[[Turn], Invocation]
+    """Say how it is called for a turn."""
+    hear: Callable[[Event, Heard], None]
+    """Understand one of its words, from either output."""
+    names_sessions: Literal["we", "it"] = "we"
+    """Who names a new conversation: we, before the first prompt, or the program, in what it writes first."""
+    tools_off: bool = True
+    """Whether it can be kept from using any tool."""
+    refuses: Callable[[BackendConfig, Mapping[str, str]], str | None] = _nothing
+    """Say why it will refuse to root, by configuration and environment, what prompts that allow tools need."""
+    goes_on: bool = True
+    """Whether it can go on with a conversation."""
+    wants_folder: bool = False
+    """Whether it needs a private folder."""
+    tells: str | None = None
+    """File that it leaves there, a JSON object with more of its words; None: it leaves none."""
+    speaks_plainly: bool = False
+    """Whether all that it prints is the reply."""
+    unknown_session: tuple[str, ...] = ()
+    """What it says of a conversation that it does not know."""
+    used_session: tuple[str, ...] = ()
+    """What it says of a name that another conversation has."""
+    models: Mapping[str, str] = field(default_factory=dict)
+    """Models by tier; a tier without one is left to the program."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Variables that keep it to its work, set where the environment says nothing else."""
+    endpoint_variable: str | None = None
+    """Variable that takes the address of the model's service; None: it takes none."""
+    key_variable: str | None = None
+    """Variable that takes the key."""
+    fields: frozenset[str] = frozenset()
+    """Fields of `agents.json` that it takes beside those of every program."""
+
+
+def spoken(
+    arguments: list[str],
+    text: str,
+    *,
+    option: str | None = None,
+    read: tuple[str, ...] = (),
+    env: Mapping[str, str] | None = None,
+) -> Invocation:
+    """
+    Return an invocation with the text as its last argument, or on standard input where no argument can carry it.
+
+    Args:
+        option: Option that takes the text; None: it stands alone.
+        read: Arguments that make the program read standard input.
+    """
+    if not fits_argument(text):
+        return Invocation(arguments=(*arguments, *read), stdin=text, env=env or {})
+    named = [text] if option is None else [option, text]
+    return Invocation(arguments=(*arguments, *named), env=env or {})
+
+
+def fits_argument(text: str) -> bool:
+    """
+    Tell whether a text can be an argument: short enough, and not to be taken for an option.
+    """
+    return len(text.encode("utf-8", "replace")) <= ARGUMENT_BYTES and not text.startswith("-") and "\0" not in text
+
+
+def whole(value: object) -> int:
+    """
+    Return a count; 0 for what is none.
+    """
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def within(value: object, *names: str) -> Any:
+    """
+    Return what stands at a path of names; None where it leads nowhere.
+    """
+    for name in names:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(name)
+    return value

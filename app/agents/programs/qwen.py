@@ -1,0 +1,56 @@
+"""
+Qwen Code: takes the id of a new conversation from us and ends with one result record in an array.
+
+A first prompt that was cut off is gone on with if its id is known, and sent anew if not.
+"""
+
+from __future__ import annotations
+
+from app.agents.programs import results
+from app.agents.programs.program import Invocation, Program, Turn, fits_argument, spoken
+
+_REMAINING_TOOLS = (
+    "agent,cron_create,cron_delete,cron_list,enter_worktree,exit_worktree,get_goal,list_agents,loop_wakeup,"
+    "record_artifact,report_findings,send_message,skill,task_stop,tool_call,tool_search,update_goal"
+)
+
+
+def _invoke(turn: Turn) -> Invocation:
+    prompt = turn.prompt
+    service = ["--auth-type", "openai"] if turn.config.base_url is not None else []
+    arguments = [*service, *turn.config.arguments, *_permissions(turn)]
+    arguments += ["--output-format", "json" if turn.config.idle_seconds is None else "stream-json"]
+    if prompt.model is not None:
+        arguments += ["--model", prompt.model]
+    if turn.session_id is not None:
+        arguments += ["--resume" if turn.resumes else "--session-id", turn.session_id]
+    appended = bool(prompt.system) and fits_argument(prompt.system or "")
+    if appended:
+        arguments += ["--append-system-prompt", prompt.system or ""]
+    return spoken(arguments, turn.message(with_system=not appended))
+
+
+def _permissions(turn: Turn) -> list[str]:
+    if turn.prompt.tools:
+        return ["--yolo"]
+    # A list without any tool of the core leaves those beside the core; they are named.
+    return [
+        "--core-tools", "none", "--exclude-tools", _REMAINING_TOOLS, "--allowed-mcp-server-names", "none",
+        "--approval-mode", "default",
+    ]  # fmt: skip
+
+
+PROGRAM = Program(
+    label="Qwen Code",
+    commands=("qwen",),
+    path_variable="QWEN_CLI_PATH",
+    install="npm install -g @qwen-code/qwen-code",
+    invoke=_invoke,
+    hear=results.hear,
+    unknown_session=("No saved session found with ID",),
+    used_session=("already exists",),
+    variables={"QWEN_CODE_SUPPRESS_YOLO_WARNING": "1"},
+    endpoint_variable="OPENAI_BASE_URL",
+    key_variable="OPENAI_API_KEY",
+)
+"""How Qwen Code is spoken with."""

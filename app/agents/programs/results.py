@@ -1,0 +1,66 @@
+"""
+Result records: the form in which several programs end a turn.
+"""
+
+from __future__ import annotations
+
+from app.agents.programs.program import Event, Failure, Heard, whole, within
+from app.engine import plain
+
+
+def hear(event: Event, heard: Heard) -> None:
+    """
+    Understand the first record, which names the conversation, and the last one; `subtype` alone says nothing.
+    """
+    session_id = event.get("session_id")
+    if isinstance(session_id, str) and session_id:
+        heard.session_id = session_id
+    if event.get("type") == "result":
+        _hear_result(event, heard)
+    elif "type" not in event:
+        hear_error(event, heard)
+
+
+def hear_error(event: Event, heard: Heard) -> None:
+    """
+    Understand the document `{"error": {message, type, code}}` that some programs end with.
+    """
+    message = within(event, "error", "message")
+    if isinstance(message, str):
+        code = within(event, "error", "code")
+        status = code if isinstance(code, int) and 400 <= code < 600 else None
+        heard.failure = Failure(message=message, status=status, reason=_text(within(event, "error", "type")))
+
+
+def _hear_result(event: Event, heard: Heard) -> None:
+    heard.complete = True
+    usage = event.get("usage")
+    if isinstance(usage, dict):
+        # Where the cache is counted apart, its tokens were read all the same.
+        cached = whole(usage.get("cache_creation_input_tokens"))
+        if "total_tokens" not in usage:
+            cached += whole(usage.get("cache_read_input_tokens"))
+        heard.add_usage(whole(usage.get("input_tokens")) + cached, usage.get("output_tokens"))
+    heard.add_usage(cost_usd=event.get("total_cost_usd"))
+    said = event.get("structured_output")
+    text = plain.canonical(said).decode() if said is not None else event.get("result")
+    heard.failure = _failure(event, text)
+    heard.text = text if heard.failure is None and isinstance(text, str) else ""
+
+
+def _failure(event: Event, text: object) -> Failure | None:
+    if not event.get("is_error") and isinstance(text, str):
+        return None
+    status = event.get("api_error_status")
+    told = (within(event, "error", "message"), *(event.get("errors") or ()), text, event.get("subtype"))
+    return Failure(
+        message=next((words for words in told if isinstance(words, str) and words.strip()), "it does not say why"),
+        status=status if isinstance(status, int) else None,
+        reason=_text(event.get("terminal_reason"))
+        if event.get("subtype") == "success"
+        else _text(event.get("subtype")),
+    )
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,112 @@
+"""
+Any other program, called by a template in `agents.json`.
+
+Its conversations are named by us (`{session_id}`), or by it where `reply` says where the name stands. A first prompt
+that was cut off is gone on with if the program's name for its conversation is known, and sent anew if not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from app import errors
+from app.agents.configuration import BackendConfig, Part
+from app.agents.programs.program import ARGUMENT_BYTES, Event, Failure, Heard, Invocation, Program, Turn, within
+
+_PROMPT_FILE = "prompt.txt"
+_PLACE = re.compile(r"\{(prompt|prompt_file|model|session_id|system|working_dir)\}")
+_TOOLS = "{tools}"
+
+
+def program(config: BackendConfig) -> Program:
+    """
+    Return the program that a template describes.
+    """
+    named = [text for part in (*config.command, *config.resume) for text in ([part] if isinstance(part, str) else part)]
+    reply = config.reply
+
+    def hear(event: Event, heard: Heard) -> None:
+        _hear(event, heard, reply or {})
+
+    return Program(
+        label=config.name,
+        commands=(),
+        invoke=_invoke,
+        hear=hear,
+        names_sessions="it" if reply and "session_id" in reply else "we",
+        tools_off=config.tools_off is not None,
+        goes_on=bool(config.resume),
+        wants_folder=any("{prompt_file}" in text for text in named),
+        speaks_plainly=reply is None,
+    )
+
+
+def _invoke(turn: Turn) -> Invocation:
+    config = turn.config
+    template = config.resume if turn.resumes else config.command
+    if not template:
+        raise errors.AgentFailed(
+            f"The backend {config.name} cannot go on with a conversation: it has no `resume` in agents.json.",
+            code="unknown_agent_session",
+            detail={"backend": config.name},
+        )
+    named = {name for part in template for text in _texts(part) for name in _PLACE.findall(text)}
+    message = turn.message(with_system="system" not in named)
+    if "prompt" in named and (len(message.encode()) > ARGUMENT_BYTES or "\0" in message):
+        raise errors.AgentFailed(
+            f"The prompt is too long to be an argument; let the command of the backend {config.name} take"
+            " {prompt_file}, or read standard input.",
+            code="prompt_too_large",
+            detail={"size_bytes": len(message.encode()), "limit_bytes": ARGUMENT_BYTES},
+        )
+    by_input = not named & {"prompt", "prompt_file"}
+    return Invocation(
+        arguments=tuple(_filled(template, _values(turn, message), _tools(turn))),
+        stdin=message if by_input else None,
+        files={_PROMPT_FILE: message} if "prompt_file" in named else {},
+    )
+
+
+def _values(turn: Turn, message: str) -> Mapping[str, str | None]:
+    return {
+        "prompt": message,
+        "prompt_file": None if turn.folder is None else str(turn.folder / _PROMPT_FILE),
+        "model": turn.prompt.model,
+        "session_id": turn.session_id,
+        "system": turn.prompt.system or None,
+        "working_dir": str(turn.prompt.working_dir),
+    }
+
+
+def _tools(turn: Turn) -> tuple[str, ...]:
+    return turn.config.tools_on if turn.prompt.tools else turn.config.tools_off or ()
+
+
+def _filled(template: tuple[Part, ...], values: Mapping[str, str | None], tools: tuple[str, ...]) -> list[str]:
+    """
+    Return the arguments behind the program's name; those whose placeholder has no value are left out.
+    """
+    parts = template[1:] if _TOOLS in template else (_TOOLS, *template[1:])
+    arguments: list[str] = []
+    for part in parts:
+        if part == _TOOLS:
+            arguments += tools
+        elif all(values[name] is not None for text in _texts(part) for name in _PLACE.findall(text)):
+            arguments += [_PLACE.sub(lambda found: values[found[1]] or "", text) for text in _texts(part)]
+    return arguments
+
+
+def _texts(part: Part) -> tuple[str, ...]:
+    return (part,) if isinstance(part, str) else part
+
+
+def _hear(event: Event, heard: Heard, paths: Mapping[str, str]) -> None:
+    told = {name: within(event, *path.split(".")) for name, path in paths.items()}
+    if isinstance(told.get("session_id"), str | int):
+        heard.session_id = str(told["session_id"])
+    if isinstance(told.get("text"), str):
+        heard.text, heard.complete = told["text"], True
+    if told.get("error"):
+        heard.failure = Failure(message=str(told["error"]))
+    heard.add_usage(told.get("input_tokens"), told.get("output_tokens"), told.get("cost_usd"))

@@ -1,0 +1,155 @@
+"""
+Verdicts: what came of a turn, by all that a program left behind. Its exit code alone says little.
+"""
+
+from __future__ import annotations
+
+import re
+import signal as signals
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from app.agents.programs import wording
+from app.agents.programs.program import Failure, Heard, Program
+from app.engine import ports, records
+from app.processes import wire
+
+_TAIL_CHARACTERS = 2_000
+_STATUS = re.compile(r"(?:status(?: code)?:?|API Error:?|HTTP|error:?) (?:HTTP )?\(?([45]\d\d)\b", re.IGNORECASE)
+_ENDED = {129: "SIGHUP", 130: "SIGINT", 137: "SIGKILL", 143: "SIGTERM"}
+_CODES = {401: "unauthorized", 403: "unauthorized", 413: "prompt_too_large", 429: "rate_limited"}
+_CAUSES = {
+    "timeout": ("agent_timeout", "did not answer in time"),
+    "idle": ("agent_idle", "said nothing for too long"),
+    "output": ("output_too_large", "wrote more than can be read"),
+    "asked": ("agent_signalled", "was ended"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """
+    What a program left behind.
+    """
+
+    stdout: Iterable[bytes] = ()
+    """Lines of its standard output."""
+    stderr: bytes = b""
+    """End of its standard error."""
+    exit_code: int | None = 0
+    """Exit code; None if a signal ended it."""
+    signal: int | None = None
+    """That signal."""
+    cause: wire.Cause = ""
+    """Why it was ended, if it was."""
+    extra: bytes = b""
+    """What it wrote into its private folder."""
+
+
+def verdict(program: Program, left: Left, session_id: str | None = None) -> ports.AgentReply:
+    """
+    Return the reply: exit code 0, a turn that was said to be over, no error told, and nobody who ended it.
+
+    Args:
+        session_id: Conversation that was to go on; an answer out of another one is none.
+    """
+    complaints = wording.plain_text(left.stderr)
+    heard = _heard(program, left, complaints)
+    error = _ended(program, left) or _told(program, left, heard, complaints) or _incomplete(program, heard, complaints)
+    if error is None and session_id is not None and heard.session_id not in (None, session_id):
+        message = f"{program.label} began another conversation in place of {session_id:.80}."
+        error = records.StepError(code="unknown_agent_session", message=message)
+    if error is not None:
+        facts = {"exit_code": left.exit_code, "stderr": complaints.strip()[-_TAIL_CHARACTERS:], **error.detail}
+        error = replace(error, detail={name: fact for name, fact in facts.items() if fact not in (None, "")})
+    return ports.AgentReply(
+        text="" if error else heard.text, agent_session_id=heard.session_id, usage=_usage(heard), error=error
+    )
+
+
+def _heard(program: Program, left: Left, complaints: str) -> Heard:
+    heard = Heard()
+    if program.speaks_plainly:
+        heard.text = wording.plain_text(b"".join(left.stdout)).strip()
+        heard.complete = bool(heard.text)
+        return heard
+    for event in wording.events(left.stdout):
+        program.hear(event, heard)
+    for event in wording.events([left.extra]):
+        program.hear(event, heard)
+    if heard.failure is None and not heard.complete and (last := wording.last_event(complaints)) is not None:
+        program.hear(last, heard)
+    return heard
+
+
+def _ended(program: Program, left: Left) -> records.StepError | None:
+    if left.cause:
+        code, what = _CAUSES[left.cause]
+        return records.StepError(code=code, message=f"{program.label} {what}.", detail={"cause": left.cause})
+    if left.signal is not None:
+        return _signalled(program, _name(left.signal))
+    return None
+
+
+def _told(program: Program, left: Left, heard: Heard, complaints: str) -> records.StepError | None:
+    failure = heard.failure
+    if failure is None and left.exit_code == 0:
+        return None
+    if failure is None and not heard.complete and left.exit_code in _ENDED:
+        return _signalled(program, _ENDED[left.exit_code])
+    words = failure.message if failure else ""
+    if any(mark in text for mark in program.unknown_session for text in (words, complaints)):
+        return _failed("unknown_agent_session", f"{program.label} does not know the conversation", failure, complaints)
+    if any(mark in text for mark in program.used_session for text in (words, complaints)):
+        return _failed("agent_session_exists", f"{program.label} has that conversation already", failure, complaints)
+    status = failure.status if failure and failure.status else _status(words or complaints)
+    code = _CODES.get(status or 0, "agent_error")
+    return _failed(code, f"{program.label} failed", failure, complaints, status)
+
+
+def _incomplete(program: Program, heard: Heard, complaints: str) -> records.StepError | None:
+    if heard.complete:
+        return None
+    message = f"{program.label} ended without a reply that can be read: {_first_line(complaints) or 'it said nothing'}"
+    return records.StepError(code="reply_unreadable", message=message)
+
+
+def _failed(
+    code: str, what: str, failure: Failure | None, complaints: str, status: int | None = None
+) -> records.StepError:
+    words = failure.message if failure and failure.message else complaints
+    detail = {"status": status, "reason": failure.reason if failure else None}
+    message = f"{what}: {_first_line(words) or 'it does not say why'}"
+    return records.StepError(code=code, message=message, detail=detail)
+
+
+def _signalled(program: Program, name: str) -> records.StepError:
+    return records.StepError(
+        code="agent_signalled", message=f"{program.label} was ended by {name}.", detail={"signal": name}
+    )
+
+
+def _name(number: int) -> str:
+    try:
+        return signals.Signals(number).name
+    except ValueError:
+        return f"SIG{number}"
+
+
+def _status(words: str) -> int | None:
+    found = _STATUS.search(words)
+    return int(found[1]) if found else None
+
+
+def _first_line(words: str) -> str:
+    lines = [line.strip() for line in words.strip().splitlines() if line.strip()]
+    told = next((line for line in lines if line.lower().startswith("error")), lines[0] if lines else "")
+    return told[:500]
+
+
+def _usage(heard: Heard) -> records.Usage | None:
+    if heard.input_tokens is None and heard.cost_usd is None:
+        return None
+    return records.Usage(
+        input_tokens=heard.input_tokens or 0, output_tokens=heard.output_tokens or 0, cost_usd=heard.cost_usd or 0.0
+    )
