@@ -36,8 +36,8 @@ OUTSIDE = (RUN_ID, DEPTH, "CONTROL_ROOM_COMMAND", "CONTROL_ROOM_SERVER", CRASH_A
 """Variables with the prefix that are no settings: facts for what the service starts, the client's server, tests."""
 
 
-CONTAINMENTS = ("auto", "namespace", "guard")
-"""What may be wanted of agents' programs: a namespace where there can be one, nothing else, or never one."""
+CONTAINMENTS = ("auto", "namespace", "user_namespace", "guard")
+"""What may be wanted for agents: a namespace where there can be one, nothing else, with users of its own, never one."""
 
 
 def _setting(default: Any, env: str, meaning: str) -> Any:
@@ -106,7 +106,9 @@ class ProcessSettings:
     Settings of the programs that runs start.
     """
 
-    containment: str = _setting("auto", "CONTAINMENT", "How agents are kept together: auto, namespace or guard.")
+    containment: str = _setting(
+        "auto", "CONTAINMENT", "How agents are kept together: auto, namespace, user_namespace, guard."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from app.processes import wardens
 
 _ROOT = str(Path(__file__).resolve().parents[2])
-_PROGRAM = "import sys; sys.path.append(sys.argv[1]); from app.processes import wardens; wardens.main()"
+_PROGRAM = "import sys; sys.path.append(sys.argv[1]); from app.processes import wardens; wardens.main(sys.argv[2])"
 _PATIENCE_SECONDS = 10.0
 
 
@@ -34,9 +34,14 @@ def examine(wanted: str = wardens.AUTO) -> Examined:
     """
     if wanted == wardens.GUARD:
         return Examined(containment=wardens.GUARD, reason="it is wanted so")
-    words = [sys.executable, "-I", "-S", "-c", _PROGRAM, _ROOT]
     try:
-        told = subprocess.run(words, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=True)  # noqa: S603
+        told = subprocess.run(  # noqa: S603 - this very program
+            [sys.executable, "-I", "-S", "-c", _PROGRAM, _ROOT, wanted],
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE_SECONDS,
+            check=True,
+        )
     except (OSError, subprocess.SubprocessError) as error:
         return Examined(containment=wardens.GUARD, reason=str(error))
     name, _, reason = told.stdout.strip().partition(" ")

@@ -12,13 +12,16 @@ import errno
 import marshal
 import os
 import signal
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple, NoReturn
 
 from app.processes import namespaces
 
-AUTO, NAMESPACE, GUARD = "auto", "namespace", "guard"
-"""What may be wanted: a namespace where there can be one, nothing else, or never one."""
+AUTO, GUARD = "auto", "guard"
+NAMESPACE, USER_NAMESPACE = namespaces.NAMES.values()
+WANTED = (AUTO, NAMESPACE, USER_NAMESPACE, GUARD)
+"""What may be wanted: a namespace where there can be one, nothing else, one with users of its own, or never one."""
 
 _REPORT_BYTES = 4096
 _OWN = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
@@ -63,7 +66,7 @@ class Containment:
         if self._wanted == GUARD:
             return None
         way, number = self.found()
-        if way is None and self._wanted == NAMESPACE:
+        if way is None and self._wanted != AUTO:
             raise OSError(number, os.strerror(number))
         return way
 
@@ -72,7 +75,8 @@ class Containment:
         Return the way that has been seen to work here, or None and the system's reason; it is tried out once.
         """
         if self._found is None:
-            self._found = _first_that_works()
+            ways = [namespaces.OWN_USERS] if self._wanted == USER_NAMESPACE else [*namespaces.NAMES]
+            self._found = _first_that_works(ways)
         return self._found
 
 
@@ -93,7 +97,7 @@ def start(way: int, spawn: Callable[[], int], kept: Sequence[int]) -> tuple[int,
     try:
         pid = namespaces.separate(way)
         if pid == 0:
-            _live(way, origin, spawn, {*kept, tells}, tells)
+            _live(way, origin, spawn, kept, tells)
     except BaseException:
         os.close(hears)
         raise
@@ -102,12 +106,12 @@ def start(way: int, spawn: Callable[[], int], kept: Sequence[int]) -> tuple[int,
     return pid, hears
 
 
-def main() -> None:
+def main(wanted: str) -> None:
     """
     Say what is to be had here: the name of a way, or the guard and why.
     """
-    way, number = Containment(AUTO).found()
-    print(f"{GUARD} {os.strerror(number)}" if way is None else namespaces.NAMES[way])
+    way, number = Containment(wanted).found()
+    sys.stdout.write(f"{GUARD} {os.strerror(number)}" if way is None else namespaces.NAMES[way])
 
 
 def heard(hears: int) -> Report | None:
@@ -121,9 +125,9 @@ def heard(hears: int) -> Report | None:
     return Report(*marshal.loads(content)) if content else None  # noqa: S302 - the other end is this very program
 
 
-def _first_that_works() -> tuple[int | None, int]:
+def _first_that_works(ways: Iterable[int]) -> tuple[int | None, int]:
     number = errno.ENOSYS
-    for way in namespaces.NAMES:
+    for way in ways:
         try:
             pid, hears = start(way, _nobody, ())
         except OSError as error:
@@ -145,7 +149,7 @@ def _nobody() -> int:
     return pid
 
 
-def _live(way: int, origin: namespaces.Origin, spawn: Callable[[], int], kept: set[int], tells: int) -> NoReturn:
+def _live(way: int, origin: namespaces.Origin, spawn: Callable[[], int], kept: Sequence[int], tells: int) -> NoReturn:
     """
     Be a warden. Signals from outside do not reach the first process of a world, but for SIGKILL.
     """
@@ -153,9 +157,10 @@ def _live(way: int, origin: namespaces.Origin, spawn: Callable[[], int], kept: s
         signal.set_wakeup_fd(-1)
         for number in _OWN:
             signal.signal(number, signal.SIG_DFL)
-        _close_all_but(kept)
+        _close_all_but({*kept, tells})
         main = _started(way, origin, spawn, tells)
-        _close_all_but({tells})
+        for file in kept:
+            os.close(file)
         _bury(main, tells)
         os._exit(0)
     finally:

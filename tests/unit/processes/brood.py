@@ -9,6 +9,7 @@ id into FOLDER/KIND and from then on a growing FOLDER/KIND.trace, until it is ki
 - `daemon`: twice forked, a session of its own, an empty environment, all files closed
 - `hidden`: a daemon that takes its mark off
 - `polite`: a child that says goodbye on SIGTERM
+- `tool`: one with a session of its own, as agents' programs start their tools
 - `stubborn`: not started; the program itself ignores SIGTERM, and so do those after it
 - `leave`: not started; the program ends once the others are there
 """
@@ -54,14 +55,14 @@ def _start(folder: str, kind: str) -> None:
         os.closerange(0, 64)
         if kind == "hidden":
             resource.setrlimit(10, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    elif kind == "session":
+    elif kind in ("session", "tool"):
         os.setsid()
     environment = {} if kind in ("daemon", "hidden") else dict(os.environ)
     os.execve(sys.executable, [sys.executable, "-I", "-S", os.path.abspath(__file__), folder, f"--{kind}"], environment)
 
 
 def _live(folder: str, kind: str) -> None:
-    if kind == "polite":
+    if kind in ("polite", "tool"):
         signal.signal(signal.SIGTERM, lambda number, frame: _say_goodbye(folder))
     with open(f"{folder}/{kind}.new", "w", encoding="ascii") as file:
         file.write(str(os.getpid()))

@@ -39,6 +39,33 @@ def sleeper(mark: str) -> subprocess.Popen[bytes]:
     return process
 
 
+def running(folder: Path) -> dict[str, int]:
+    """
+    Return the processes of a brood that are alive, by their kinds and with the ids that we know them by.
+    """
+    found = {}
+    for name in os.listdir("/proc"):
+        words = _words(name) if name.isdigit() else []
+        if str(PROGRAM) in words and str(folder) in words:
+            found[words[-1][2:] if words[-1].startswith("--") else "parent"] = int(name)
+    return found
+
+
+async def settled(folder: Path, *kinds: str) -> dict[str, int]:
+    """
+    Wait until processes of these kinds write, and return their ids as we know them.
+    """
+    await until(lambda: all((folder / f"{kind}.trace").exists() for kind in kinds))
+    return running(folder)
+
+
+def written(folder: Path) -> int:
+    """
+    Return how much a brood has written so far.
+    """
+    return sum(path.stat().st_size for path in folder.glob("*.trace"))
+
+
 async def born(folder: Path, *kinds: str) -> dict[str, int]:
     """
     Wait until processes of these kinds are there, and return their ids.
@@ -52,6 +79,13 @@ def living(pids: dict[str, int]) -> set[str]:
     Return the kinds whose process is alive.
     """
     return {kind for kind, pid in pids.items() if kin.process(pid) is not None}
+
+
+def _words(pid: str) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")[:-1]
+    except OSError:
+        return []
 
 
 async def until(holds: Callable[[], bool]) -> None:

@@ -1,0 +1,537 @@
+"""
+Containment: an agent's programs are given, say and leave the same, however they are kept together; nothing outlives
+them, whatever is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import clock, settings
+from app.processes import commands, containment, kin, launched, marks, supervisor, wardens
+from tests.unit.processes import broods, modes
+
+ROOT = Path(__file__).resolve().parents[3]
+FAMILY = ("parent", *broods.ALL)
+
+
+@pytest.fixture(params=modes.ALL)
+def mode(request: pytest.FixtureRequest) -> str:
+    wanted: str = request.param
+    modes.need(wanted)
+    return wanted
+
+
+@pytest.fixture(params=modes.NAMESPACES)
+def namespaced(request: pytest.FixtureRequest) -> str:
+    wanted: str = request.param
+    modes.need(wanted)
+    return wanted
+
+
+@pytest.fixture
+async def running(mode: str, tmp_path: Path) -> AsyncIterator[supervisor.Supervisor]:
+    async for started in _running(mode, tmp_path):
+        yield started
+
+
+@pytest.fixture
+async def alone(namespaced: str, tmp_path: Path) -> AsyncIterator[supervisor.Supervisor]:
+    async for started in _running(namespaced, tmp_path):
+        yield started
+
+
+async def _running(mode: str, folder: Path) -> AsyncIterator[supervisor.Supervisor]:
+    environ = {**os.environ, "SECRET_OF_THE_SERVICE": "sk-1"}
+    started = supervisor.Supervisor(folder / "processes", clock.RandomIds(), environ, containment=mode)
+    yield started
+    await started.close()
+
+
+def request(*argv: str, **given: Any) -> commands.Request:
+    """
+    Return a request for a contained program.
+    """
+    facts: dict[str, Any] = {"argv": argv, "run_id": "run-1", "cwd": Path("/"), "timeout_seconds": 60.0}
+    return commands.Request(**facts | {"contained": True} | given)
+
+
+def shell(script: str, **given: Any) -> commands.Request:
+    """
+    Return a request for a script.
+    """
+    return request("/bin/sh", "-c", script, **given)
+
+
+def python(script: str, **given: Any) -> commands.Request:
+    """
+    Return a request for a Python program.
+    """
+    return request(sys.executable, "-I", "-S", "-c", script, **given)
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> Path:
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    return folder
+
+
+class TestResults:
+    """
+    What comes of a program is the same in every mode.
+    """
+
+    @pytest.mark.parametrize(
+        ("script", "exit_code", "number"),
+        [
+            ("exit 0", 0, None),
+            ("exit 3", 3, None),
+            ("exit 255", 255, None),
+            ("sh -c 'kill -KILL $$'; exit $?", 128 + signal.SIGKILL, None),
+            ("kill -TERM $$", None, signal.SIGTERM),
+            ("kill -KILL $$", None, signal.SIGKILL),
+            ("kill -SEGV $$", None, signal.SIGSEGV),
+        ],
+    )
+    async def test_codes_and_signals_come_through(
+        self, running: supervisor.Supervisor, mode: str, script: str, exit_code: int | None, number: int | None
+    ) -> None:
+        """A code is a code and a signal a signal, and none is made of the other."""
+        ended = await running.run(shell(script))
+
+        assert (ended.exit_code, ended.signal, ended.cause, ended.leftovers) == (exit_code, number, "", 0)
+        assert (ended.survivors, ended.containment) == (0, mode)
+
+    async def test_what_it_is_given_arrives(self, running: supervisor.Supervisor, tmp_path: Path) -> None:
+        """Folder by descriptor, text to read, a file to write to and a whole environment are what was asked for."""
+        (tmp_path / "work").mkdir()
+        file = os.open(tmp_path / "out", os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        ended = await running.run(
+            shell(
+                "pwd -P; cat; echo $ONLY; echo made > here; echo err >&2",
+                cwd=os.open(tmp_path / "work", os.O_RDONLY),
+                stdin=b"read\n",
+                stdout=file,
+                env={"ONLY": "this"},
+                inherits=False,
+            )
+        )
+
+        assert (tmp_path / "out").read_text() == f"{tmp_path}/work\nread\nthis\n"
+        assert (ended.stdout.content, ended.stderr.content) == ((tmp_path / "out").read_bytes(), b"err\n")
+        assert (tmp_path / "work" / "here").read_text() == "made\n"
+        assert (tmp_path / "work" / "here").stat().st_uid == os.geteuid()
+        assert (tmp_path / "work" / "here").stat().st_gid == os.getegid()
+
+    async def test_it_is_who_the_service_is(self, running: supervisor.Supervisor) -> None:
+        """User and group are the service's, so that files are whose they should be."""
+        ended = await running.run(shell("id -u; id -g"))
+
+        assert ended.stdout.content.decode().split() == [str(os.geteuid()), str(os.getegid())]
+
+    async def test_it_can_be_talked_to(self, running: supervisor.Supervisor) -> None:
+        """Words go to and fro through a socket of the caller's own, and the program's end is heard."""
+        ours, theirs = socket.socketpair()
+        reader, writer = await asyncio.open_connection(sock=ours)
+        streams = {"stdin": os.dup(theirs.fileno()), "stdout": theirs.detach()}
+        work = asyncio.ensure_future(running.run(shell("while read word; do echo heard $word; done", **streams)))
+        writer.write(b"one\n")
+        first = await reader.readline()
+        writer.write_eof()
+        rest = await reader.read()
+        ended = await work
+        writer.close()
+        await writer.wait_closed()
+
+        assert (first, rest, ended.exit_code) == (b"heard one\n", b"", 0)
+
+    async def test_it_notices_nothing_of_its_launcher(self, running: supervisor.Supervisor) -> None:
+        """Signals have their usual meaning, it leads a session, and no file is open but the three."""
+        script = (
+            "import os, signal\n"
+            "told = dict(line.split(':', 1) for line in open('/proc/self/status'))\n"
+            "names = [name for name in os.listdir('/proc/self/fd') if int(name) > 3]\n"
+            "ignored = int(told['SigIgn'], 16) & 0x7fffffff\n"
+            "usual = (1 << signal.SIGPIPE - 1) | (1 << signal.SIGXFSZ - 1)\n"
+            "print(names, int(told['SigBlk'], 16), ignored & ~usual, os.getsid(0) == os.getpid())\n"
+        )
+        ended = await running.run(python(script))
+
+        assert ended.stdout.content == b"[] 0 0 True\n"
+
+    async def test_resources_are_told(self, running: supervisor.Supervisor) -> None:
+        """Processor time and memory are the program's."""
+        ended = await running.run(python("x = bytearray(60_000_000); sum(range(2_000_000))"))
+
+        assert ended.cpu_seconds > 0.01
+        assert ended.peak_bytes > 50_000_000
+
+    @pytest.mark.parametrize(
+        ("argv", "given", "code"),
+        [
+            (("no-such-program",), {}, "program_missing"),
+            (("/no/such/program",), {}, "program_missing"),
+            (("/etc/passwd",), {}, "program_not_executable"),
+            (("/bin/true",), {"cwd": Path("/no/such/folder")}, "cwd_missing"),
+            (("/bin/true", *["x" * 100_000] * 100), {}, "arguments_too_long"),
+            (("/bin/true", "a\0b"), {}, "program_not_executable"),
+        ],
+    )
+    async def test_what_cannot_be_started_says_why(
+        self, running: supervisor.Supervisor, argv: tuple[str, ...], given: dict[str, Any], code: str
+    ) -> None:
+        """Each reason has its code, and nothing is left of the attempt."""
+        await running.run(request("/bin/true"))
+        before = _open_files(running)
+        with pytest.raises(commands.NotStarted) as refused:
+            await running.run(request(*argv, **given))
+
+        assert refused.value.code == code
+        assert (await running.run(request("/bin/true"))).exit_code == 0
+        assert (_open_files(running), _family(running)) == (before, {running.launcher_pid})
+
+    @pytest.mark.parametrize(
+        ("script", "given", "cause"),
+        [
+            ("echo begun; exec sleep 60", {"timeout_seconds": 0.3}, "timeout"),
+            ("echo begun; exec sleep 60", {"idle_seconds": 0.5}, "idle"),
+            ("while :; do echo begun; done", {"cap_bytes": 10_000}, "output"),
+        ],
+    )
+    async def test_a_program_that_goes_too_far_is_ended(
+        self, running: supervisor.Supervisor, script: str, given: dict[str, Any], cause: str
+    ) -> None:
+        """Time, silence and output have their limits, and what was said until then is kept."""
+        ended = await running.run(shell(script, **given))
+
+        assert (ended.cause, ended.signal, ended.leftovers, ended.survivors) == (cause, signal.SIGTERM, 0, 0)
+        assert ended.stdout.content.startswith(b"begun\n")
+
+    async def test_many_at_a_time(self, running: supervisor.Supervisor) -> None:
+        """Forty programs at a time get their own results, and leave no descriptor and no process."""
+        await running.run(request("/bin/true"))
+        before = _open_files(running)
+        found = await asyncio.gather(*(running.run(shell(f"sleep 60 & echo {n}; exit {n}")) for n in range(40)))
+
+        assert [(ended.exit_code, ended.stdout.content) for ended in found] == [(n, b"%d\n" % n) for n in range(40)]
+        assert {(ended.leftovers, ended.survivors) for ended in found} == {(1, 0)}
+        assert (_open_files(running), _family(running)) == (before, {running.launcher_pid})
+
+
+class TestEnding:
+    """
+    Nothing goes on, whatever ends a program.
+    """
+
+    async def test_a_cancel_leaves_nothing(self, running: supervisor.Supervisor, traces: Path) -> None:
+        """Whatever ignores SIGTERM, has a session of its own, was forked twice or has taken its mark off is gone."""
+        kinds = (*broods.ALL, "hidden") if _contains_all(running) else broods.ALL
+        work = asyncio.ensure_future(running.run(request(*broods.argv(traces, "stubborn", *kinds))))
+        alive = await broods.settled(traces, "parent", *kinds)
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        left, written = broods.running(traces), broods.written(traces)
+
+        assert alive.keys() == {"parent", *kinds}
+        assert left == {}
+        assert written == broods.written(traces)
+
+    async def test_a_timeout_leaves_nothing(self, running: supervisor.Supervisor, traces: Path) -> None:
+        """So it is when the time is up; what ignored SIGTERM was ended by SIGKILL."""
+        argv = broods.argv(traces, "stubborn", *broods.ALL)
+        ended = await running.run(request(*argv, timeout_seconds=3.0))
+
+        assert (ended.cause, ended.signal, ended.survivors) == ("timeout", signal.SIGKILL, 0)
+        assert {name for name in os.listdir(traces) if name.endswith(".trace")} == {f"{kind}.trace" for kind in FAMILY}
+        assert broods.running(traces) == {}
+
+    @pytest.mark.parametrize("kind", ["polite", "tool"])
+    async def test_everybody_may_say_goodbye(self, running: supervisor.Supervisor, traces: Path, kind: str) -> None:
+        """SIGTERM comes first, to the program, its children, and tools that it has put into sessions of their own."""
+        work = asyncio.ensure_future(running.run(request(*broods.argv(traces, kind))))
+        await broods.settled(traces, "parent", kind)
+        work.cancel()
+        await asyncio.wait([work])
+
+        assert (traces / "goodbye").exists()
+        assert broods.running(traces) == {}
+
+    async def test_a_program_may_clean_up_at_sigterm(self, running: supervisor.Supervisor) -> None:
+        """A program that ends well within the grace has its own exit code, though it was told to end."""
+        ended = await running.run(
+            shell("trap 'echo cleaned; exit 0' TERM; while :; do sleep 0.01; done", timeout_seconds=0.5),
+        )
+
+        assert (ended.cause, ended.exit_code, ended.stdout.content) == ("timeout", 0, b"cleaned\n")
+
+    @pytest.mark.parametrize("kind", [*broods.ALL, "hidden"])
+    async def test_leftovers_are_ended(
+        self, running: supervisor.Supervisor, traces: Path, mode: str, kind: str
+    ) -> None:
+        """A program is over when its processes are; a namespace counts even those that have taken their mark off."""
+        ended = await running.run(request(*broods.argv(traces, "stubborn", kind, "leave")))
+        if kind == "hidden" and mode == wardens.GUARD:
+            await broods.until(lambda: broods.running(traces) == {})
+
+        assert broods.running(traces) == {}
+        assert (ended.exit_code, ended.cause, ended.survivors) == (0, "", 0)
+        assert ended.leftovers == (0 if kind == "hidden" and mode == wardens.GUARD else 1)
+
+    async def test_a_killed_launcher_leaves_nothing(self, running: supervisor.Supervisor, traces: Path) -> None:
+        """Whoever waits hears of it once nothing is left; the next program has a new launcher."""
+        work = asyncio.ensure_future(running.run(request(*broods.argv(traces, "stubborn", *broods.ALL))))
+        await broods.settled(traces, *FAMILY)
+        first = running.launcher_pid
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        with pytest.raises(commands.LauncherLost):
+            await work
+
+        assert broods.running(traces) == {}
+        assert (await running.run(request("/bin/true"))).exit_code == 0
+        assert running.launcher_pid != first
+
+    async def test_a_killed_wrapper_leaves_nothing(
+        self, running: supervisor.Supervisor, traces: Path, mode: str
+    ) -> None:
+        """After kill -9 of the process that stands for a program, nothing of it goes on."""
+        work = asyncio.ensure_future(running.run(request(*broods.argv(traces, "stubborn", *broods.ALL))))
+        await broods.settled(traces, *FAMILY)
+        (active,) = running.active()
+        assert active.pid is not None
+        os.kill(active.pid, signal.SIGKILL)
+        ended = await work
+
+        assert (ended.pid, ended.signal, ended.cause) == (active.pid, signal.SIGKILL, "")
+        assert ended.leftovers == (3 if mode == wardens.GUARD else 0)
+        assert broods.running(traces) == {}
+
+    async def test_a_close_leaves_nothing(self, running: supervisor.Supervisor, traces: Path, tmp_path: Path) -> None:
+        """After a close there is no process and no register."""
+        work = asyncio.ensure_future(running.run(request(*broods.argv(traces, "stubborn", *broods.ALL))))
+        await broods.settled(traces, *FAMILY)
+        await running.close()
+        await asyncio.wait([work])
+        work.exception()
+
+        assert broods.running(traces) == {}
+        assert os.listdir(tmp_path / "processes") == [".gitignore"]
+
+
+class TestNamespaces:
+    """
+    What a world of one's own is like.
+    """
+
+    async def test_nobody_else_is_seen(self, alone: supervisor.Supervisor) -> None:
+        """Only the program and its warden are there; ids fit /proc, and the service's environment is not in it."""
+        script = (
+            "import os\n"
+            "pids = sorted(int(name) for name in os.listdir('/proc') if name.isdigit())\n"
+            "told = open('/proc/self/stat').read().split()[0]\n"
+            "try: seen = open('/proc/1/environ', 'rb').read()\n"
+            "except PermissionError: seen = b''\n"
+            "print(pids == [1, os.getpid()], os.getppid() == 1, int(told) == os.getpid(), seen.strip(b'\\0'))\n"
+        )
+        ended = await alone.run(python(script, inherits=False))
+
+        assert ended.stdout.content == b"True True True b''\n"
+
+    async def test_neither_launcher_nor_warden_can_be_killed(self, alone: supervisor.Supervisor) -> None:
+        """A program that kills all it can leaves its launcher, its warden and its exit code as they are."""
+        await alone.run(request("/bin/true"))
+        launcher = alone.launcher_pid
+        ended = await alone.run(shell(f"kill -9 1; kill -9 {launcher}; kill -9 -1; exit 7"))
+
+        assert (ended.exit_code, alone.launcher_pid) == (7, launcher)
+
+    async def test_ids_are_not_always_the_same(self, alone: supervisor.Supervisor) -> None:
+        """Two programs that write down their ids do not take each other for themselves."""
+        found = await asyncio.gather(*(alone.run(shell("echo $$; sleep 0.3")) for _ in range(5)))
+
+        assert len({ended.stdout.content for ended in found}) == 5
+
+    async def test_orphans_are_buried(self, alone: supervisor.Supervisor) -> None:
+        """Those who lose their parents while the program goes on do not stay as zombies."""
+        script = (
+            "for i in 1 2 3 4 5; do sh -c 'sleep 0.01 &'; done\n"
+            "for i in $(seq 500); do test $(ls /proc | grep -c '^[0-9]') -le 4 && exit 0; sleep 0.01; done; exit 1"
+        )
+        ended = await alone.run(shell(script))
+
+        assert ended.exit_code == 0
+
+    @pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
+    async def test_programs_can_be_traced(self, alone: supervisor.Supervisor) -> None:
+        """Debuggers work inside."""
+        ended = await alone.run(shell("strace -f -o /dev/null sh -c 'exit 5'"))
+
+        assert ended.exit_code == 5
+
+    async def test_short_commands_are_spared(self, alone: supervisor.Supervisor) -> None:
+        """Who does not ask for it gets no namespace."""
+        ended = await alone.run(request("/bin/true", contained=False))
+
+        assert (ended.exit_code, ended.containment) == (0, wardens.GUARD)
+
+    async def test_it_bears_a_mark(self, alone: supervisor.Supervisor, traces: Path) -> None:
+        """The outer layer does not replace the inner one: warden and program bear the mark of their launcher."""
+        work = asyncio.ensure_future(alone.run(request(*broods.argv(traces, "child"))))
+        pids = await broods.settled(traces, "parent", "child")
+        (active,) = alone.active()
+        found = {marks.of(pid) for pid in (*pids.values(), active.pid or 0)}
+        work.cancel()
+        await asyncio.wait([work])
+
+        assert len(found) == 1
+        assert None not in found
+
+    def test_without_rights_over_the_machine(self) -> None:
+        """Somebody without rights gets a user namespace where the system allows it, and files are his own."""
+        modes.need(wardens.USER_NAMESPACE)
+        user = 54321 if os.geteuid() == 0 else os.geteuid()
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o777)
+            words = [sys.executable, "-c", _NOBODY, str(ROOT), str(user), f"{folder}/made"]
+            told = subprocess.run(words, capture_output=True, text=True, check=False, cwd=folder)
+            owners = [Path(folder, name).stat().st_uid for name in os.listdir(folder)]
+
+        assert told.stdout.split("\n") == ["user_namespace", f"{user}", "6", ""], told.stderr
+        assert owners == [user]
+
+
+_NOBODY = """
+import ctypes, os, resource, sys
+sys.path.append(sys.argv[1])
+from app.processes import namespaces, wardens
+user = int(sys.argv[2])
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+    ctypes.CDLL(None).prctl(4, 1)  # as after an exec
+way, _ = wardens.Containment("auto").found()
+print(namespaces.NAMES.get(way), flush=True)
+script = f"id -u; touch {sys.argv[3]}; exit 6"
+pid, hears = wardens.start(way, lambda: os.posix_spawn("/bin/sh", ["sh", "-c", script], os.environ), ())
+os.waitpid(pid, 0)
+print(os.waitstatus_to_exitcode(wardens.heard(hears).status))
+"""
+
+
+class TestChoosing:
+    """
+    Which mode it is.
+    """
+
+    def test_the_settings_name_every_mode(self) -> None:
+        """What can be set is what can be done."""
+        assert settings.CONTAINMENTS == wardens.WANTED
+
+    def test_it_is_told_before_anything_runs(self, mode: str) -> None:
+        """Diagnostics try it out in a process of their own."""
+        found = containment.examine(mode)
+
+        assert (found.containment, bool(found.reason)) == (mode, mode == wardens.GUARD)
+
+    def test_a_probe_that_fails_says_why(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Diagnostics that cannot be made are no namespace."""
+        monkeypatch.setattr(containment, "_PROGRAM", "import sys; sys.exit(3)")
+        found = containment.examine()
+
+        assert found.containment == wardens.GUARD
+        assert "3" in found.reason
+
+    @pytest.fixture
+    def refusing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        begin, end = launched._PROGRAM.split("launcher.main")
+        refuse = " from app.processes import namespaces; namespaces._SYS_CLONE3 = 1_000_000;"
+        monkeypatch.setattr(launched, "_PROGRAM", f"{begin}{refuse} launcher.main{end}")
+
+    @pytest.mark.usefixtures("refusing")
+    async def test_where_there_is_no_namespace_the_guard_has_to_do(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A system that refuses is fallen back from, and that is said once."""
+        async for running in _running(wardens.AUTO, tmp_path):
+            found = [await running.run(request("/bin/true")) for _ in range(3)]
+
+        assert {(ended.exit_code, ended.containment) for ended in found} == {(0, wardens.GUARD)}
+        assert caplog.text.count("no namespaces") == 1
+
+    @pytest.mark.usefixtures("refusing")
+    @pytest.mark.parametrize("wanted", modes.NAMESPACES)
+    async def test_where_it_must_be_a_namespace_nothing_else_will_do(self, tmp_path: Path, wanted: str) -> None:
+        """Agents are refused rather than guarded less; commands that need none run."""
+        async for running in _running(wanted, tmp_path):
+            with pytest.raises(commands.NotStarted) as refused:
+                await running.run(request("/bin/true"))
+            other = await running.run(request("/bin/true", contained=False))
+
+            assert (refused.value.code, other.exit_code) == ("containment_missing", 0)
+
+    async def test_a_world_that_cannot_be_settled_is_a_refusal(
+        self, namespaced: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What worked when it was tried out and does not now is said, and nothing runs without its walls."""
+        modes.need(namespaced)
+        begin, end = launched._PROGRAM.split("launcher.main")
+        refuse = " from app.processes import namespaces, wardens;"
+        refuse += " wardens.Containment.found = lambda self: (next(iter(namespaces.NAMES)), 0);"
+        refuse += " namespaces._MS_REC = 0; namespaces._MS_SLAVE = 0;"
+        monkeypatch.setattr(launched, "_PROGRAM", f"{begin}{refuse} launcher.main{end}")
+        async for running in _running(namespaced, tmp_path):
+            with pytest.raises(commands.NotStarted) as refused:
+                await running.run(shell(f"touch {tmp_path}/made"))
+
+            assert refused.value.code == "containment_missing"
+            assert not (tmp_path / "made").exists()
+
+
+class TestActive:
+    """
+    Which programs run.
+    """
+
+    async def test_they_are_known_by_run_and_conversation(self, running: supervisor.Supervisor) -> None:
+        """Whoever looks finds them, with the process that is to be looked at, until they have ended."""
+        works = [
+            asyncio.ensure_future(running.run(request("/bin/sleep", "60", run_id=run_id, agent_session_id=session)))
+            for run_id, session in (("run-1", "talk-1"), ("run-1", None), ("run-2", "talk-2"))
+        ]
+        await broods.until(lambda: all(found.pid for found in running.active()) and len(running.active()) == 3)
+        by_run = [found.agent_session_id for found in running.active(run_id="run-1")]
+        by_talk = running.active(agent_session_id="talk-2")
+        for work in works:
+            work.cancel()
+        await asyncio.wait(works)
+
+        assert by_run == ["talk-1", None]
+        assert [(found.run_id, found.program) for found in by_talk] == [("run-2", "/bin/sleep")]
+        assert running.active() == []
+
+
+def _contains_all(running: supervisor.Supervisor) -> bool:
+    return running._containment != wardens.GUARD
+
+
+def _open_files(running: supervisor.Supervisor) -> list[int]:
+    return [len(os.listdir(f"/proc/{pid}/fd")) for pid in ("self", running.launcher_pid)]
+
+
+def _family(running: supervisor.Supervisor) -> set[int]:
+    return kin.descendants(kin.table(), [running.launcher_pid or 0])
