@@ -182,6 +182,8 @@ class Stepper:
         performer = self._equipment.performers.get(work.ask.operation.kind)
         if performer is None:
             return verdicts.failed("no_performer", f"nothing here performs {work.ask.operation.kind!r}")
+        if work.ask.operation.outside and self._start.run_id.encode() in work.ask.encoded:
+            await self._show()
         self._reach("step.performing")
         work.away = True
         try:
@@ -203,7 +205,7 @@ class Stepper:
             operation=work.ask.operation,
             place=work.ask.place,
             due_at=self.home.log.loaded.decisions.due.get(work.ask.key),
-            read_blob=self._read_blob,
+            read_blob=self._read_blob if not work.ask.operation.outside else self._read_blob_for_outside,
             write_log=self._write_log,
         )
 
@@ -215,6 +217,19 @@ class Stepper:
     async def _read_blob(self, blob: BlobRef) -> plain.Json:
         async with self.home.visit() as log:
             return await log.get_blob(blob)
+
+    async def _read_blob_for_outside(self, blob: BlobRef) -> plain.Json:
+        content = await self._read_blob(blob)
+        if self._start.run_id in (content if isinstance(content, str) else plain.encode(content).decode()):
+            async with self.home.visit():
+                await self._show()
+        return content
+
+    async def _show(self) -> None:
+        """
+        Bring the snapshots up to date, because a program that is told of the run's folder may look into it.
+        """
+        await self.home.durability.commit(self.home.log.rest)
 
     async def _record(self, work: Work, result: Result) -> Record:
         work.committing = True
