@@ -1,0 +1,223 @@
+"""
+Conversations over HTTP: a run has its own from start to end, and nobody else speaks in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app import bootstrap, errors
+from app.control import requests
+from app.engine import states
+from app.storage import layout
+from tests.integration import served
+from tests.integration.project import Project
+from tests.unit.dialects.agent_recipes.workshop import AGAIN, OTHER_SAID, recipe, says
+
+OWN = ".control-room/recipes/agent_recipes"
+SAID = {"args": {"backend": "said"}}
+TALK = "a-talk-of-last-week"
+
+
+async def _post(service: served.Served, talk: str, recipe_id: str = "small", **body: Any) -> httpx.Response:
+    args = SAID["args"] | {"agent_session_id": talk}
+    return await service.http.post("/api/runs", json={"recipe_id": recipe_id, "args": args} | body)
+
+
+async def _talk(service: served.Served, run_id: str) -> str:
+    return str((await service.show(run_id))["machine"]["sessionId"])
+
+
+async def _run_ids(service: served.Served) -> set[str]:
+    return {run["run_id"] for run in (await service.http.get("/api/runs")).json()}
+
+
+def _locked(answer: httpx.Response, holder: str) -> None:
+    told = answer.json()
+    assert (answer.status_code, told["code"], told["facts"]["holder"]) == (409, "session_locked", holder), told
+    assert holder in told["detail"]
+
+
+@pytest.fixture(autouse=True)
+def small(project: Project) -> None:
+    """
+    Add a small recipe whose agent hangs in its second step, in every conversation.
+    """
+    project.write(f"{OWN}/small.json", json.dumps(recipe()))
+    project.say("review", text=says("issues-found"))
+    project.say("fix", hang=True)
+
+
+async def test_a_conversation_of_a_run_is_its_own(service: served.Served) -> None:
+    """Nobody goes on with a conversation that a run began, as long as the run is unfinished, and no run is made."""
+    holder = await service.start("small", **SAID)
+    await service.until(holder, step="fix")
+    talk = await _talk(service, holder)
+    refused = await _post(service, talk)
+    seen = await _run_ids(service)
+    await service.http.post(f"/api/runs/{holder}/pause")
+    paused = await _post(service, talk)
+    await service.http.post(f"/api/runs/{holder}/cancel")
+    service.project.say("review", text=OTHER_SAID)
+    after = await _post(service, talk)
+    done = await service.until(after.json()["run_id"], "done", "failed")
+
+    _locked(refused, holder)
+    _locked(paused, holder)
+    assert seen == {holder}
+    assert (done["status"], done["machine"]["sessionId"]) == ("done", talk)
+
+
+async def test_a_run_that_waits_for_its_turn_has_its_conversation(service: served.Served) -> None:
+    """A run has the conversation that it was given from the moment that it is accepted, before it has begun."""
+    first = await service.start("small", **SAID)
+    await service.until(first, step="fix")
+    waiting = await _post(service, TALK)
+    refused = await _post(service, TALK, share_workspace=True)
+    other = await _post(service, "another", share_workspace=True)
+
+    assert (await service.show(waiting.json()["run_id"]))["status"] == "pending"
+    _locked(refused, waiting.json()["run_id"])
+    assert other.status_code == 201
+
+
+async def test_of_two_at_once_one_has_it(service: served.Served) -> None:
+    """However many ask for a conversation at the same moment, one run goes on with it."""
+    answers = await asyncio.gather(*(_post(service, TALK, share_workspace=True) for _ in range(5)))
+    made = [answer.json()["run_id"] for answer in answers if answer.status_code == 201]
+
+    assert len(made) == 1
+    for answer in answers:
+        if answer.status_code != 201:
+            _locked(answer, made[0])
+
+
+async def test_a_repetition_finds_its_run(service: served.Served) -> None:
+    """The same request with the same key finds the run that it made, and not its conversation taken."""
+    body = {"recipe_id": "small", "args": SAID["args"] | {"agent_session_id": TALK}}
+    asked = [
+        service.http.post("/api/runs", json=body, headers={"Idempotency-Key": "once"}, timeout=20) for _ in range(3)
+    ]
+    answers = await asyncio.gather(*asked)
+
+    assert len({answer.json()["run_id"] for answer in answers}) == 1
+    assert {answer.status_code for answer in answers} <= {200, 201}
+
+
+async def test_a_restart_of_the_recipe_leaves_the_conversation(service: served.Served) -> None:
+    """A run that begins anew has its new conversation, and the one before is free."""
+    again = recipe(id="again", initialStep="commit", steps={"commit": AGAIN | {"prompt": "Again."}})
+    text = json.dumps(again).replace('"recipeId": "small"', '"recipeId": "again"')
+    service.project.write(f"{OWN}/again.json", text)
+    service.project.say("commit", text=says("committed"), delay_seconds=0.2)
+    service.project.say("restart1/commit", hang=True)
+    service.project.say("review", text=OTHER_SAID)
+    holder = await service.start("again", **SAID)
+    first = (await service.until(holder, step="commit"))["machine"]["sessionId"]
+    await service.until(holder, step="restart1/commit")
+    second = await _talk(service, holder)
+    free = await _post(service, first, share_workspace=True)
+    done = await service.until(free.json()["run_id"], "done", "failed")
+
+    assert first != second
+    assert (free.status_code, done["status"]) == (201, "done")
+    _locked(await _post(service, second), holder)
+
+
+async def test_a_restarted_service_knows_who_has_a_conversation(project: Project) -> None:
+    """What an unfinished run speaks in stays its own when the service is gone and there again."""
+    async with served.in_process(project) as service:
+        holder = await service.start("small", **SAID)
+        await service.until(holder, step="fix")
+        talk = await _talk(service, holder)
+        given = (await _post(service, TALK)).json()["run_id"]
+    async with served.in_process(project) as service:
+        answers = await _post(service, talk), await _post(service, TALK)
+
+        _locked(answers[0], holder)
+        _locked(answers[1], given)
+
+
+async def test_a_run_of_another_process_has_its_conversation(project: Project) -> None:
+    """A run that a command executes in its own process keeps the service's runs out, and the other way round."""
+    async with served.in_process(project) as service, bootstrap.build(served.chosen(project)) as beside:
+        asked = requests.StartRequest(
+            recipe_id="small", args=SAID["args"] | {"agent_session_id": TALK}, owner="process", share_workspace=True
+        )
+        holder = (await beside.runs.start(asked)).run_id
+        refused = await _post(service, TALK)
+        ours = await _post(service, "ours")
+        taken = requests.StartRequest(recipe_id="small", args=SAID["args"] | {"agent_session_id": "ours"})
+        with pytest.raises(errors.Conflict) as told:
+            await beside.runs.start(taken)
+
+        _locked(refused, holder)
+        assert (told.value.code, told.value.detail["holder"]) == ("session_locked", ours.json()["run_id"])
+        await beside.runs.cancel(holder)
+        assert await beside.engine.ended(holder) is states.RunState.CANCELLED
+        assert (await _post(service, TALK)).status_code == 201
+
+
+async def test_a_failed_run_is_not_sent_on_into_a_taken_conversation(service: served.Served) -> None:
+    """Whoever went on with the conversation of a failed run keeps it until its own end."""
+    service.project.say("review", text="No outcome.")
+    failed = await service.run("small", **SAID)
+    talk = failed["machine"]["sessionId"]
+    service.project.say("review", hang=True)
+    holder = (await _post(service, talk)).json()["run_id"]
+    await service.until(holder, step="review")
+    refused = await service.http.post(f"/api/runs/{failed['run_id']}/resume", json={})
+    await service.http.post(f"/api/runs/{holder}/cancel")
+    service.project.say("*", text=OTHER_SAID)
+    service.project.say("review.reminder", text=OTHER_SAID)
+    accepted = await service.http.post(f"/api/runs/{failed['run_id']}/resume", json={})
+
+    _locked(refused, holder)
+    assert accepted.status_code == 200
+
+
+async def test_a_damaged_claim_is_told(service: served.Served) -> None:
+    """A file that cannot be believed keeps the conversation shut, names itself, and stays."""
+    folder = service.project.data / layout.agent_session_folder(TALK)
+    _put(folder / "claim.json", "nonsense")
+    refused = await _post(service, TALK)
+
+    assert (refused.status_code, refused.json()["code"]) == (409, "agent_session_damaged")
+    assert refused.json()["facts"]["file"].endswith("claim.json")
+    assert await _run_ids(service) == set()
+
+
+async def test_a_claim_of_a_run_that_never_was_counts_for_nothing(service: served.Served) -> None:
+    """A crash between the claim and the run leaves the conversation free."""
+    folder = service.project.data / layout.agent_session_folder(TALK)
+    claim = {"agent_session_id": TALK, "run_id": "20260101T000000Z-gone00"}
+    _put(folder / "claim.json", json.dumps(claim))
+
+    assert (await _post(service, TALK)).status_code == 201
+
+
+async def test_a_backend_that_does_not_exist_is_refused(service: served.Served) -> None:
+    """A run is not accepted for a backend that is not configured; the nearest name is told, at a resume too."""
+    refused = await service.http.post("/api/runs", json={"recipe_id": "small", "args": {"backend": "sadi"}})
+    seen = await _run_ids(service)
+    service.project.say("review", text="No outcome.")
+    failed = await service.run("small", **SAID)
+    again = await service.http.post(f"/api/runs/{failed['run_id']}/resume", json={"args": {"backend": "siad"}})
+
+    for answer in (refused, again):
+        assert (answer.status_code, answer.json()["code"]) == (400, "unknown_backend")
+        assert [flaw["path"] for flaw in answer.json()["flaws"]] == ["$.args.backend"]
+        assert "did you mean said?" in answer.json()["detail"]
+        assert "said" in answer.json()["facts"]["backends"]
+    assert seen == set()
+
+
+def _put(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
