@@ -121,6 +121,16 @@ def boot_id() -> str:
     return told.decode().strip() if told else "unknown"
 
 
+def pid_namespace() -> int:
+    """
+    Return what names the namespace that ids of processes are told in; 0 where the system does not tell.
+    """
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino if LINUX else 0
+    except OSError:
+        return 0
+
+
 def descendants(table: Table, roots: Iterable[int]) -> set[int]:
     """
     Return the roots that are alive, and everybody who descends from them.

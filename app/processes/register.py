@@ -39,6 +39,8 @@ class Owner(NamedTuple):
     """The launcher."""
     launcher_started: int
     """When it started."""
+    pid_namespace: int = 0
+    """Namespace in which processes have these ids; 0: the reader's."""
 
 
 class Entry(NamedTuple):
@@ -160,16 +162,17 @@ def current(owner_pid: int) -> Owner:
     """
     Return the first line for this process as the launcher of another one.
     """
-    return Owner(kin.boot_id(), owner_pid, kin.started(owner_pid), os.getpid(), kin.started(os.getpid()))
+    launcher_pid = os.getpid()
+    started = kin.started(owner_pid), kin.started(launcher_pid)
+    return Owner(kin.boot_id(), owner_pid, started[0], launcher_pid, started[1], kin.pid_namespace())
 
 
 def _owner(line: str) -> Owner | None:
     try:
         boot_id, *numbers = line.split()
-        owner, owner_started, launcher, launcher_started = map(int, numbers)
-    except ValueError:
+        return Owner(boot_id, *map(int, numbers))
+    except (ValueError, TypeError):
         return None
-    return Owner(boot_id, owner, owner_started, launcher, launcher_started)
 
 
 def _entry(line: str) -> Entry | None:

@@ -51,7 +51,7 @@ class Supervisor:
         self._numbers = itertools.count(1)
         self._active: dict[int, Request] = {}
         self._register = ""
-        self._has_warned = False
+        self._has_noticed = False
         self._launcher: launched.Launched | None = None
         self._started: list[launched.Launched] = []
 
@@ -128,10 +128,13 @@ class Supervisor:
             await launcher.close()
 
     def _notice(self, request: Request, reply: wire.Ended) -> None:
-        lacks = request.contained and reply.containment == wardens.GUARD != self._containment
-        if lacks and not self._has_warned:
-            self._has_warned = True
+        if not request.contained or self._has_noticed:
+            return
+        self._has_noticed = True
+        if reply.containment == wardens.GUARD != self._containment:
             _log.warning("the system gives agents no namespaces; the guard alone keeps them together")
+        else:
+            _log.info("agents are kept together", extra={"containment": reply.containment})
 
     def _standing(self) -> launched.Launched:
         if self._launcher is None:

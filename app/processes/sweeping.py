@@ -46,6 +46,7 @@ def sweep(folder: Path) -> list[Swept]:
         with _held(path) as held:
             if held:
                 swept.append(_swept(path))
+            if held and not _is_from_above(path):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(path)
     return swept
@@ -77,7 +78,22 @@ def _locked(file: int) -> bool:
 
 def _is_owned(path: str) -> bool:
     owner, _ = register.read(path)
-    return owner is None or kin.is_alive(owner.owner_pid, owner.owner_started)
+    return owner is None or _is_elsewhere(owner) or kin.is_alive(owner.owner_pid, owner.owner_started)
+
+
+def _is_elsewhere(owner: register.Owner | None) -> bool:
+    """
+    Tell whether ids in a register name processes in another namespace than ours: its lock tells whether it is used.
+    """
+    return owner is not None and owner.pid_namespace not in (0, kin.pid_namespace())
+
+
+def _is_from_above(path: str) -> bool:
+    """
+    Tell whether whoever wrote a register may have processes that we cannot see, for we are in a namespace ourselves.
+    """
+    owner, _ = register.read(path)
+    return _is_elsewhere(owner) and marks.of(os.getpid()) is not None
 
 
 def _outlived(path: str, file: int) -> bool:
@@ -97,9 +113,11 @@ def _outlived(path: str, file: int) -> bool:
 
 def _swept(path: str) -> Swept:
     owner, entries = register.read(path)
+    run_ids = tuple(sorted({entry.run_id for entry in entries}))
     if owner is not None and owner.boot_id != kin.boot_id():
         return Swept(run_ids=(), killed=0, survivors=0)
     killed: set[tuple[int, int]] = set()
+    entries = [] if _is_elsewhere(owner) else entries
     series, pause = register.series_of(path), threading.Event()
     for _ in range(int(_PATIENCE_SECONDS / _LOOK_SECONDS)):
         if not (left := _left(series, entries)):
@@ -108,7 +126,6 @@ def _swept(path: str) -> Swept:
             kin.strike(pid, started, signal.SIGKILL)
         killed |= set(left.items())
         pause.wait(_LOOK_SECONDS)
-    run_ids = tuple(sorted({entry.run_id for entry in entries}))
     return Swept(run_ids=run_ids, killed=len(killed), survivors=len(_left(series, entries)))
 
 

@@ -75,8 +75,7 @@ class Containment:
         Return the way that has been seen to work here, or None and the system's reason; it is tried out once.
         """
         if self._found is None:
-            ways = [namespaces.OWN_USERS] if self._wanted == USER_NAMESPACE else [*namespaces.NAMES]
-            self._found = _first_that_works(ways)
+            self._found = _first_that_works(_ways(self._wanted))
         return self._found
 
 
@@ -123,6 +122,15 @@ def heard(hears: int) -> Report | None:
     except BlockingIOError:
         return None
     return Report(*marshal.loads(content)) if content else None  # noqa: S302 - the other end is this very program
+
+
+def _ways(wanted: str) -> list[int]:
+    """
+    Return the ways that are worth trying. In a user namespace root would lose its rights over the files of others.
+    """
+    if wanted == USER_NAMESPACE:
+        return [namespaces.OWN_USERS]
+    return [namespaces.PLAIN] if os.geteuid() == 0 else [*namespaces.NAMES]
 
 
 def _first_that_works(ways: Iterable[int]) -> tuple[int | None, int]:

@@ -51,14 +51,6 @@ def running(folder: Path) -> dict[str, int]:
     return found
 
 
-async def settled(folder: Path, *kinds: str) -> dict[str, int]:
-    """
-    Wait until processes of these kinds write, and return their ids as we know them.
-    """
-    await until(lambda: all((folder / f"{kind}.trace").exists() for kind in kinds))
-    return running(folder)
-
-
 def written(folder: Path) -> int:
     """
     Return how much a brood has written so far.
@@ -68,10 +60,11 @@ def written(folder: Path) -> int:
 
 async def born(folder: Path, *kinds: str) -> dict[str, int]:
     """
-    Wait until processes of these kinds are there, and return their ids.
+    Wait until processes of these kinds are there and write, and return their ids as we know them.
     """
-    await until(lambda: all((folder / kind).exists() for kind in kinds))
-    return {kind: int((folder / kind).read_text()) for kind in kinds}
+    await until(lambda: all((folder / f"{kind}.trace").exists() for kind in kinds))
+    alive = running(folder)
+    return {kind: alive.get(kind) or int((folder / kind).read_text()) for kind in kinds}
 
 
 def living(pids: dict[str, int]) -> set[str]:

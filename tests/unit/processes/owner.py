@@ -1,8 +1,8 @@
 """
 A process that runs one command after another through a supervisor of its own, to be killed in the middle.
 
-`python -m tests.unit.processes.owner FOLDER_OF_REGISTERS WORD…` runs the command of these words, and says before that
-which process its launcher is.
+`python -m tests.unit.processes.owner FOLDER_OF_REGISTERS MODE WORD…` runs the command of these words, kept together in
+that mode, and says before that which process its launcher is.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from app import clock
 from app.processes import commands, supervisor
 
 
-async def _own(folder: Path, argv: tuple[str, ...]) -> None:
-    running = supervisor.Supervisor(folder, clock.RandomIds(), os.environ)
+async def _own(folder: Path, mode: str, argv: tuple[str, ...]) -> None:
+    running = supervisor.Supervisor(folder, clock.RandomIds(), os.environ, containment=mode)
     await running.run(commands.Request(argv=("/bin/true",), run_id="first", cwd=Path("/")))
     print(running.launcher_pid, flush=True)
-    await running.run(commands.Request(argv=argv, run_id="owned", cwd=Path("/")))
+    await running.run(commands.Request(argv=argv, run_id="owned", cwd=Path("/"), contained=True))
+    await running.close()
 
 
 if __name__ == "__main__":
-    asyncio.run(_own(Path(sys.argv[1]), tuple(sys.argv[2:])))
+    asyncio.run(_own(Path(sys.argv[1]), sys.argv[2], tuple(sys.argv[3:])))

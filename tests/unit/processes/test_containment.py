@@ -240,7 +240,7 @@ class TestEnding:
         """Whatever ignores SIGTERM, has a session of its own, was forked twice or has taken its mark off is gone."""
         kinds = (*broods.ALL, "hidden") if _contains_all(running) else broods.ALL
         work = asyncio.ensure_future(running.run(request(*broods.argv(traces, "stubborn", *kinds))))
-        alive = await broods.settled(traces, "parent", *kinds)
+        alive = await broods.born(traces, "parent", *kinds)
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
             await work
@@ -263,7 +263,7 @@ class TestEnding:
     async def test_everybody_may_say_goodbye(self, running: supervisor.Supervisor, traces: Path, kind: str) -> None:
         """SIGTERM comes first, to the program, its children, and tools that it has put into sessions of their own."""
         work = asyncio.ensure_future(running.run(request(*broods.argv(traces, kind))))
-        await broods.settled(traces, "parent", kind)
+        await broods.born(traces, "parent", kind)
         work.cancel()
         await asyncio.wait([work])
 
@@ -294,7 +294,7 @@ class TestEnding:
     async def test_a_killed_launcher_leaves_nothing(self, running: supervisor.Supervisor, traces: Path) -> None:
         """Whoever waits hears of it once nothing is left; the next program has a new launcher."""
         work = asyncio.ensure_future(running.run(request(*broods.argv(traces, "stubborn", *broods.ALL))))
-        await broods.settled(traces, *FAMILY)
+        await broods.born(traces, *FAMILY)
         first = running.launcher_pid
         assert first is not None
         os.kill(first, signal.SIGKILL)
@@ -310,7 +310,7 @@ class TestEnding:
     ) -> None:
         """After kill -9 of the process that stands for a program, nothing of it goes on."""
         work = asyncio.ensure_future(running.run(request(*broods.argv(traces, "stubborn", *broods.ALL))))
-        await broods.settled(traces, *FAMILY)
+        await broods.born(traces, *FAMILY)
         (active,) = running.active()
         assert active.pid is not None
         os.kill(active.pid, signal.SIGKILL)
@@ -323,7 +323,7 @@ class TestEnding:
     async def test_a_close_leaves_nothing(self, running: supervisor.Supervisor, traces: Path, tmp_path: Path) -> None:
         """After a close there is no process and no register."""
         work = asyncio.ensure_future(running.run(request(*broods.argv(traces, "stubborn", *broods.ALL))))
-        await broods.settled(traces, *FAMILY)
+        await broods.born(traces, *FAMILY)
         await running.close()
         await asyncio.wait([work])
         work.exception()
@@ -391,7 +391,7 @@ class TestNamespaces:
     async def test_it_bears_a_mark(self, alone: supervisor.Supervisor, traces: Path) -> None:
         """The outer layer does not replace the inner one: warden and program bear the mark of their launcher."""
         work = asyncio.ensure_future(alone.run(request(*broods.argv(traces, "child"))))
-        pids = await broods.settled(traces, "parent", "child")
+        pids = await broods.born(traces, "parent", "child")
         (active,) = alone.active()
         found = {marks.of(pid) for pid in (*pids.values(), active.pid or 0)}
         work.cancel()

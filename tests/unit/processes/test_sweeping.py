@@ -16,11 +16,19 @@ from pathlib import Path
 
 import pytest
 
-from app.processes import kin, launched, marks, register, sweeping
-from tests.unit.processes import broods
+from app import clock
+from app.processes import commands, kin, launched, marks, register, supervisor, sweeping, wardens
+from tests.unit.processes import broods, modes
 
 ROOT = Path(__file__).resolve().parents[3]
 MARK = marks.written(marks.mark(0xABC, 1))
+
+
+@pytest.fixture(params=modes.ALL)
+def mode(request: pytest.FixtureRequest) -> str:
+    wanted: str = request.param
+    modes.need(wanted)
+    return wanted
 
 
 @dataclass
@@ -41,22 +49,22 @@ class Owner:
         self.process.wait()
 
 
-def started(folder: Path, *argv: str) -> subprocess.Popen[bytes]:
+def started(folder: Path, mode: str, *argv: str) -> subprocess.Popen[bytes]:
     """
     Start a process that runs a command.
     """
-    words = [sys.executable, "-m", "tests.unit.processes.owner", str(folder), *argv]
+    words = [sys.executable, "-m", "tests.unit.processes.owner", str(folder), mode, *argv]
     return subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE)
 
 
 @asynccontextmanager
-async def owner(folder: Path, *kinds: str) -> AsyncIterator[Owner]:
+async def owner(folder: Path, mode: str, *kinds: str) -> AsyncIterator[Owner]:
     """
     Start a process that runs a brood of these kinds.
     """
     traces = folder / f"traces-{len(os.listdir(folder))}"
     traces.mkdir()
-    process = started(folder / "processes", *broods.argv(traces, *kinds))
+    process = started(folder / "processes", mode, *broods.argv(traces, *kinds))
     try:
         assert process.stdout is not None
         launcher = int(await asyncio.to_thread(process.stdout.readline))
@@ -67,18 +75,18 @@ async def owner(folder: Path, *kinds: str) -> AsyncIterator[Owner]:
         process.communicate()
 
 
-async def test_nothing_outlives_a_killed_service(tmp_path: Path) -> None:
+async def test_nothing_outlives_a_killed_service(tmp_path: Path, mode: str) -> None:
     """After kill -9 of the service its commands are gone, whatever they do to stay; so are launcher and register."""
-    async with owner(tmp_path, "stubborn", *broods.ALL) as owned:
+    async with owner(tmp_path, mode, "stubborn", *broods.ALL) as owned:
         owned.kill()
         await broods.until(lambda: not broods.living(owned.brood | {"launcher": owned.launcher}))
 
     assert register.found(str(tmp_path / "processes")) == []
 
 
-async def test_a_sweep_waits_for_a_launcher_that_is_alone(tmp_path: Path) -> None:
+async def test_a_sweep_waits_for_a_launcher_that_is_alone(tmp_path: Path, mode: str) -> None:
     """A service that starts at once after a kill does not go on before the old one's launcher has ended everything."""
-    async with owner(tmp_path, "stubborn", *broods.ALL) as owned:
+    async with owner(tmp_path, mode, "stubborn", *broods.ALL) as owned:
         owned.kill()
         await asyncio.to_thread(sweeping.sweep, tmp_path / "processes")
 
@@ -86,8 +94,8 @@ async def test_a_sweep_waits_for_a_launcher_that_is_alone(tmp_path: Path) -> Non
 
 
 async def test_a_sweep_kills_what_the_launcher_cannot_any_more(tmp_path: Path) -> None:
-    """After kill -9 of service and launcher everything goes on until it is swept, then nothing does."""
-    async with owner(tmp_path, "stubborn", *broods.ALL) as owned:
+    """After kill -9 of service and launcher what is only guarded goes on until it is swept, then nothing does."""
+    async with owner(tmp_path, wardens.GUARD, "stubborn", *broods.ALL) as owned:
         os.kill(owned.process.pid, signal.SIGSTOP)
         os.kill(owned.launcher, signal.SIGKILL)
         owned.kill()
@@ -100,10 +108,83 @@ async def test_a_sweep_kills_what_the_launcher_cannot_any_more(tmp_path: Path) -
         assert register.found(str(tmp_path / "processes")) == []
 
 
-async def test_a_sweep_ends_a_launcher_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("namespaced", modes.NAMESPACES)
+async def test_a_namespace_needs_no_sweep(tmp_path: Path, namespaced: str) -> None:
+    """After kill -9 of service and launcher in the same instant nothing goes on, though nobody has come to sweep."""
+    modes.need(namespaced)
+    async with owner(tmp_path, namespaced, "stubborn", *broods.ALL, "hidden") as owned:
+        os.kill(owned.process.pid, signal.SIGSTOP)
+        os.kill(owned.launcher, signal.SIGKILL)
+        owned.kill()
+        await broods.until(lambda: not broods.living(owned.brood))
+        (swept,) = await asyncio.to_thread(sweeping.sweep, tmp_path / "processes")
+
+        assert (swept.run_ids, swept.killed, swept.survivors) == (("owned",), 0, 0)
+        assert register.found(str(tmp_path / "processes")) == []
+
+
+@pytest.mark.parametrize("namespaced", modes.NAMESPACES)
+async def test_commands_below_an_agent_are_kept_together_too(tmp_path: Path, namespaced: str) -> None:
+    """What an agent in a namespace starts through a command line of ours has a launcher there, and goes with it."""
+    modes.need(namespaced)
+    (tmp_path / "inner").mkdir()
+    below = broods.argv(tmp_path / "inner", "stubborn", *broods.ALL)
+    above = [sys.executable, "-m", "tests.unit.processes.owner", str(tmp_path / "processes"), namespaced, *below]
+    process = started(tmp_path / "processes", namespaced, "/bin/sh", "-c", 'cd "$0" && exec "$@"', str(ROOT), *above)
+    try:
+        assert process.stdout is not None
+        launcher = int(await asyncio.to_thread(process.stdout.readline))
+        brood = await broods.born(tmp_path / "inner", "parent", *broods.ALL)
+        await asyncio.to_thread(sweeping.sweep, tmp_path / "processes")
+        alive = broods.running(tmp_path / "inner")
+        registers = register.found(str(tmp_path / "processes"))
+        os.kill(launcher, signal.SIGKILL)
+        await broods.until(lambda: not broods.living(brood))
+    finally:
+        process.kill()
+        process.communicate()
+    await asyncio.to_thread(sweeping.sweep, tmp_path / "processes")
+
+    assert (alive, len(registers)) == (brood, 2)
+    assert register.found(str(tmp_path / "processes")) == []
+
+
+@pytest.mark.parametrize("namespaced", modes.NAMESPACES)
+async def test_a_sweep_from_within_waits_for_nobody(tmp_path: Path, namespaced: str) -> None:
+    """A command line that an agent starts cannot see its own launcher, and lets it alone without a pause."""
+    modes.need(namespaced)
+    script = (
+        "import pathlib, sys, time; from app.processes import sweeping\n"
+        "began = time.monotonic(); swept = sweeping.sweep(pathlib.Path(sys.argv[1]))\n"
+        "print(len(swept), time.monotonic() - began < sweeping._PATIENCE_SECONDS)"
+    )
+    running = supervisor.Supervisor(tmp_path / "processes", clock.RandomIds(), os.environ, containment=namespaced)
+    argv = (sys.executable, "-c", script, str(tmp_path / "processes"))
+    told = await running.run(commands.Request(argv=argv, run_id="run-1", cwd=ROOT, contained=True))
+    again = await running.run(commands.Request(argv=("/bin/true",), run_id="run-1", cwd=ROOT, contained=True))
+    await running.close()
+
+    assert (told.stdout.content, again.exit_code) == (b"0 True\n", 0)
+
+
+def test_registers_of_an_unseen_namespace_are_kept(tmp_path: Path) -> None:
+    """Inside a namespace a register of above is left to those who see its processes; from above it is removed."""
+    path = tmp_path / "00000abc"
+    path.write_text(f"{kin.boot_id()} 1 1 2 1 5".ljust(127) + "\n")
+    script = "import pathlib, sys; from app.processes import sweeping; sweeping.sweep(pathlib.Path(sys.argv[1]))"
+    words = [sys.executable, "-c", script, str(tmp_path)]
+    found = []
+    for environ in ({marks.VARIABLE: marks.written(marks.mark(77, 5))}, {}):
+        subprocess.run(words, cwd=ROOT, env=environ, check=True)
+        found.append(path.exists())
+
+    assert found == [True, False]
+
+
+async def test_a_sweep_ends_a_launcher_that_hangs(tmp_path: Path, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A launcher that should end and does not is killed, and then its commands are."""
     monkeypatch.setattr(sweeping, "_PATIENCE_SECONDS", 0.5)
-    async with owner(tmp_path, *broods.ALL) as owned:
+    async with owner(tmp_path, mode, *broods.ALL) as owned:
         os.kill(owned.launcher, signal.SIGSTOP)
         owned.kill()
         await asyncio.to_thread(sweeping.sweep, tmp_path / "processes")
@@ -111,9 +192,9 @@ async def test_a_sweep_ends_a_launcher_that_hangs(tmp_path: Path, monkeypatch: p
         assert broods.living(owned.brood | {"launcher": owned.launcher}) == set()
 
 
-async def test_commands_of_a_living_process_are_let_alone(tmp_path: Path) -> None:
+async def test_commands_of_a_living_process_are_let_alone(tmp_path: Path, mode: str) -> None:
     """A sweep is no concern of another process that runs commands for the same project."""
-    async with owner(tmp_path, *broods.ALL) as living, owner(tmp_path, *broods.ALL) as killed:
+    async with owner(tmp_path, mode, *broods.ALL) as living, owner(tmp_path, mode, *broods.ALL) as killed:
         os.kill(killed.process.pid, signal.SIGSTOP)
         os.kill(killed.launcher, signal.SIGKILL)
         killed.kill()
