@@ -5,7 +5,6 @@ The boundary of a program: every way in which a command can end becomes an exit 
 from __future__ import annotations
 
 import os
-import sys
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -55,13 +54,6 @@ def execute(program: Program, arguments: Sequence[str] | None = None) -> int:
         if os.environ.get("CONTROL_ROOM_LOG_LEVEL", "").lower() == "debug":
             traceback.print_exc()
         return _tell(program, [f"internal error: {type(error).__name__}: {error}"], error)
-
-
-def run(program: Program) -> None:
-    """
-    Execute the command line of this process and end it.
-    """
-    sys.exit(execute(program))
 
 
 def _tell(program: Program, lines: list[str], error: BaseException) -> int:

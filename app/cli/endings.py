@@ -42,6 +42,8 @@ _OF_STATUS = {
     "cancelled": ExitCode.CANCELLED,
 }
 
+_IN_FLIGHT = ("pending", "running")
+
 _OF_ERROR: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (errors.NotFound, ExitCode.NOT_FOUND),
     (errors.UnknownRecipe, ExitCode.NOT_FOUND),
@@ -58,6 +60,13 @@ def of_status(status: str) -> ExitCode:
     Return the exit code that tells how a run stands.
     """
     return _OF_STATUS.get(status, ExitCode.DONE)
+
+
+def is_interrupted(status: str) -> bool:
+    """
+    Tell whether a run that executed in this process, and does no longer, was left before it came to rest.
+    """
+    return status in _IN_FLIGHT
 
 
 def of_error(error: BaseException) -> ExitCode:

@@ -18,7 +18,6 @@ Show = Callable[[client.Answer], Awaitable[None]]
 
 _OVER = ("done", "failed", "cancelled")
 _AT_REST = (*_OVER, "paused", "waiting")
-_IN_FLIGHT = ("pending", "running")
 
 _RESTING = (events.EventType.RUN_PAUSED, events.EventType.RUN_WAITING)
 _QUIET_SECONDS = 1.0
@@ -71,13 +70,6 @@ async def watch(connected: client.Client, run_id: str, show: Show, after: int = 
             return detail
 
 
-def is_interrupted(detail: client.Answer) -> bool:
-    """
-    Tell whether a run that executed in this process was left before it came to rest.
-    """
-    return detail["status"] in _IN_FLIGHT
-
-
 async def _until_rest(connected: client.Client, run_id: str, after: int) -> AsyncGenerator[client.Answer, None]:
     stream, resting = connected.follow(run_id, after), True
     while True:
@@ -96,7 +88,7 @@ async def _until_rest(connected: client.Client, run_id: str, after: int) -> Asyn
 
 
 def _tell_rest(detail: client.Answer, output: Output, executes: bool) -> int:
-    status, interrupted = detail["status"], executes and is_interrupted(detail)
+    status, interrupted = detail["status"], executes and endings.is_interrupted(detail["status"])
     if output is Output.DETAIL:
         terminal.say_json(detail)
     elif output is Output.TEXT and status in ("paused", "waiting"):

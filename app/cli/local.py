@@ -155,6 +155,13 @@ class FolderClient:
             return _moved(run_id, await self._room.engine.submit(run_id))
         return _moved(run_id, await self._room.runs.resume(run_id, request))
 
+    async def stop(self, run_id: str) -> client.Answer:
+        """
+        Stop executing, so that all can go on later; return a run as it stands then.
+        """
+        await self._room.engine.stop()
+        return await self.detail(run_id)
+
     async def said(self, run_id: str, position: int) -> str:
         """
         Return the output of a step of an agent, by its position in the journal.

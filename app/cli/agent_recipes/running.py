@@ -5,23 +5,32 @@ A run from its start to its rest.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from app import errors
-from app.cli import client, formats, terminal
+from app.cli import endings as common
+from app.cli import formats, terminal
 from app.cli.access import Access
 from app.cli.agent_recipes import endings, projects, showing, story
 
 if TYPE_CHECKING:
-    from app.cli import local
+    from app.cli import client, local
     from app.control import requests
+
+DEFAULT_BACKEND = "claude-code"
 
 _UNDONE = {
     "pending": "resume", "running": "resume", "failed": "resume", "cancelled": "resume",
     "paused": "unpause", "waiting": "show",
 }  # fmt: skip
 """What a run that was not done goes on with."""
+
+_LIMITS = {
+    "max_total_steps": "max_steps", "max_step_visits_exceeded": "max_visits", "max_restarts": "max_restarts",
+}  # fmt: skip
+"""Arguments that set the guardrails, by the codes of their errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,19 +54,19 @@ def run(project: projects.Project, request: requests.StartRequest, output: Outpu
     Raises:
         errors.ControlRoomError: it cannot be started; then nothing was made.
     """
-    from app import bootstrap
-
-    plan = project.ask(lambda connected: _planned(connected, request))
-    backend = plan["args"]["backend"]
-    problem = bootstrap.examine_backend(project.settings(), backend)
-    if problem is not None:
-        raise errors.ConfigurationError(problem, code="backend_unusable", detail={"backend": backend})
+    project.ask(lambda connected: _examine(connected, project, request))
     return project.ask(lambda connected: _run(connected, project, request, output), Access.START)
 
 
-async def _planned(connected: local.FolderClient, request: requests.StartRequest) -> client.Answer:
+async def _examine(connected: local.FolderClient, project: projects.Project, request: requests.StartRequest) -> None:
+    from app import bootstrap
+
     await showing.of_this_language(connected, request.recipe_id or "")
-    return await connected.plan(request)
+    backend = request.args.get("backend", DEFAULT_BACKEND)
+    problem = bootstrap.examine_backend(project.settings(), backend)
+    if problem is not None:
+        raise errors.ConfigurationError(problem, code="backend_unusable", detail={"backend": backend})
+    await connected.plan(request)
 
 
 async def _run(
@@ -73,11 +82,12 @@ async def _run(
     told = story.Story(None if output.as_json else said, verbose=output.verbose, events=output.events)
     try:
         detail = await following.watch(connected, run_id, told.tell)
+        _tell_rest(detail, project, output)
     except terminal.PipeClosed:
+        left = await connected.stop(run_id)
         with contextlib.suppress(terminal.PipeClosed):
-            terminal.warn(_way_on(project, run_id, "running"))
+            _tell_way_on(left, project)
         raise
-    _tell_rest(detail, project, output)
     return endings.of_run(detail)
 
 
@@ -90,8 +100,7 @@ def _tell_rest(detail: client.Answer, project: projects.Project, output: Output)
     _tell_cost(detail, output)
     if detail.get("error"):
         terminal.warn(f"agent-recipes: {formats.error(detail['error'])}")
-    if detail["status"] in _UNDONE:
-        terminal.warn(_way_on(project, detail["run_id"], detail["status"]))
+    _tell_way_on(detail, project)
 
 
 def _tell_cost(detail: client.Answer, output: Output) -> None:
@@ -105,6 +114,14 @@ def _tell_cost(detail: client.Answer, output: Output) -> None:
         terminal.warn(told)
 
 
-def _way_on(project: projects.Project, run_id: str, status: str) -> str:
-    what = "interrupted" if status in ("pending", "running") else status
-    return f"{what}; go on with: {project.command('runs', _UNDONE[status], run_id)}"
+def _tell_way_on(detail: client.Answer, project: projects.Project) -> None:
+    status = detail["status"]
+    if status in _UNDONE:
+        what = "interrupted" if common.is_interrupted(status) else status
+        words = ("runs", _UNDONE[status], detail["run_id"], *_higher_limit(detail.get("error") or {}))
+        terminal.warn(f"{what}; go on with: {project.command(*words)}")
+
+
+def _higher_limit(error: Mapping[str, Any]) -> tuple[str, ...]:
+    name = _LIMITS.get(error.get("code", ""))
+    return ("--arg", f"{name}:={max(1, 2 * error['detail']['limit'])}") if name else ()

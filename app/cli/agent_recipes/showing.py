@@ -7,11 +7,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from app import errors
-from app.cli import client, formats, terminal
+from app.cli import formats, terminal
 from app.cli.agent_recipes import endings, projects
 
 if TYPE_CHECKING:
-    from app.cli import local
+    from app.cli import client, local
     from app.control import requests
 
 DIALECT = "agent_recipes"
@@ -98,7 +98,14 @@ async def _planned(
     await of_this_language(connected, request.recipe_id or "")
     try:
         return await connected.plan(request)
-    except errors.ArgsInvalid as error:
-        if as_json or any(flaw.code not in _LACKING for flaw in error.flaws):
+    except errors.RequestInvalid as error:
+        if as_json or not _may_be_open(request, error):
             raise
         return None
+
+
+def _may_be_open(request: requests.StartRequest, error: errors.RequestInvalid) -> bool:
+    # A drawing needs neither the arguments that a run would need nor an agent.
+    if error.code == "unknown_backend":
+        return "backend" not in request.args
+    return isinstance(error, errors.ArgsInvalid) and all(flaw.code in _LACKING for flaw in error.flaws)

@@ -1,0 +1,169 @@
+"""
+The program `agent-recipes` as users run it: a project with a small recipe, and a backend that speaks from a script.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.acceptance import programs
+from tests.unit.dialects.agent_recipes import workshop
+
+COMMAND = (sys.executable, "-m", "app.cli.agent_recipes")
+
+
+@dataclass(frozen=True)
+class Project:
+    """
+    A project whose agent speaks from a script.
+    """
+
+    path: Path
+
+    @property
+    def data(self) -> Path:
+        """
+        Return the data directory.
+        """
+        return self.path / ".control-room"
+
+    def write(self, name: str, content: Any) -> None:
+        """
+        Write a file below the data directory: a text as it is, anything else as JSON.
+        """
+        programs.Project(self.path).write(name, content)
+
+    def recipe(self, document: Mapping[str, Any]) -> None:
+        """
+        Write a recipe.
+        """
+        self.write(f"recipes/agent_recipes/{document['id']}.json", dict(document))
+
+    def say(self, **replies: Any) -> None:
+        """
+        Let the agent say something else, by step key; underscores stand for hyphens.
+        """
+        self.write("replies.json", {name.replace("_", "-"): said for name, said in replies.items()})
+
+    def script(self, replies: Mapping[str, Any]) -> None:
+        """
+        Let the agent say something else, by step key.
+        """
+        self.write("replies.json", dict(replies))
+
+    def run_ids(self) -> list[str]:
+        """
+        Return the runs, oldest first.
+        """
+        folder = self.data / "runs"
+        return sorted(path.name for path in folder.glob("[0-9]*")) if folder.is_dir() else []
+
+    def start(self) -> dict[str, Any]:
+        """
+        Return what the newest run began with.
+        """
+        started: dict[str, Any] = json.loads((self.data / "runs" / self.run_ids()[-1] / "start.json").read_text())
+        return started
+
+    def prompt(self, key: str) -> str:
+        """
+        Return the prompt of a step of the newest run.
+        """
+        return (self.data / "runs" / self.run_ids()[-1] / "logs" / f"{key}.1.prompt.md").read_text()
+
+
+def make_project(folder: Path) -> Project:
+    """
+    Make a project with the small recipe, and replies that lead it straight to its end.
+    """
+    project = Project(folder)
+    project.write("agents.json", {"backends": {"said": {"type": "scripted", "file": "replies.json"}}})
+    project.recipe(workshop.RECIPE)
+    project.script(workshop.STRAIGHT)
+    return project
+
+
+def environment(project: Project, **given: str) -> dict[str, str]:
+    """
+    Return an environment in which the project is found by the working directory alone.
+    """
+    return programs.environment(None, **{"CONTROL_ROOM_HOME": str(project.path / "nobody"), **given})
+
+
+def agent_recipes(
+    *arguments: str | Path, project: Project, code: int = 0, cwd: Path | None = None, **given: str
+) -> programs.Ended:
+    """
+    Run the program in a process of its own and see how it ends.
+    """
+    done = subprocess.run(
+        [*COMMAND, *map(str, arguments)],
+        env=environment(project, **given),
+        cwd=cwd or project.path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=100,
+        check=False,
+    )
+    ended = programs.Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
+    told = f"{arguments} ended with {ended.returncode}\n{ended.stdout}\n{ended.stderr}"
+    assert ended.returncode == code, told
+    assert "Traceback" not in ended.stderr, told
+    return ended
+
+
+@contextlib.contextmanager
+def going(*arguments: str, project: Project, **given: str) -> Iterator[subprocess.Popen[str]]:
+    """
+    Run the program for the length of the block.
+    """
+    process = subprocess.Popen(
+        [*COMMAND, *arguments],
+        env=environment(project, **given),
+        cwd=project.path,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        for stream in (process.stdout, process.stderr):
+            if stream is not None and not stream.closed:
+                stream.close()
+
+
+def until(stream: Any, beginning: str) -> None:
+    """
+    Read lines of a process until one begins with a text.
+    """
+    for line in stream:
+        if line.startswith(beginning):
+            return
+    raise AssertionError(f"nothing begins with {beginning!r}")
+
+
+def control_room(*arguments: str, project: Project, code: int = 0, **given: str) -> programs.Ended:
+    """
+    Execute a command line of `control-room` on the project.
+    """
+    return programs.control_room(*arguments, project=programs.Project(project.path), code=code, **given)
+
+
+def shown(run_id: str, project: Project) -> dict[str, Any]:
+    """
+    Return a run's detail.
+    """
+    detail: dict[str, Any] = json.loads(control_room("runs", "show", run_id, "--json", project=project).stdout)
+    return detail

@@ -1,0 +1,525 @@
+"""
+The program `agent-recipes` as users run it: real processes, golden outputs, exit codes, flags.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance import programs
+from tests.acceptance.recipe_programs import Project, agent_recipes, control_room, make_project, shown
+from tests.unit.dialects.agent_recipes import workshop
+from tests.unit.dialects.agent_recipes.workshop import OTHER_SAID, recipe, says
+
+SAID = ("--backend", "said")
+HEAVY = (
+    "alembic", "asyncio", "fastapi", "httpx", "jsonschema", "pydantic", "re2", "sqlalchemy", "sqlmodel", "uvicorn",
+)  # fmt: skip
+
+LOOP = {
+    "review": {"text": says("issues-found", "One slip."), "usage": {"cost_usd": 0.25}},
+    "fix": {"text": says("complete", "Mended."), "usage": {"cost_usd": 0.5}},
+    "review#2": "All is well.",
+    "review#2.reminder": '{"outcome": "no-issues"}',
+    "commit": says("committed", "Committed as 1a2b3c."),
+}
+"""Replies with a mended slip, a reminder and costs."""
+
+TOLD = """\
+One slip.
+
+{"outcome": "issues-found"}
+
+Mended.
+
+{"outcome": "complete"}
+
+All is well.
+
+{"outcome": "no-issues"}
+
+Committed as 1a2b3c.
+
+{"outcome": "committed"}
+
+changes-committed
+"""
+
+VERBOSE = """\
+[orchestration] Starting recipe: small
+[orchestration] Step: review (visit 1/3, total 1/100)
+[orchestration] Sending prompt (195 chars) to said
+[orchestration] Outcome extracted: issues-found
+[orchestration] Transition: review → fix
+[orchestration] Step: fix (visit 1/3, total 2/100)
+[orchestration] Sending prompt (164 chars) to said
+[orchestration] Outcome extracted: complete
+[orchestration] Transition: fix → review
+[orchestration] Step: review (visit 2/3, total 3/100)
+[orchestration] Sending prompt (195 chars) to said
+[orchestration] Outcome not extracted: No JSON block found in response
+[orchestration] Sending reminder (360 chars) to said
+[orchestration] Outcome extracted: no-issues
+[orchestration] Transition: review → commit
+[orchestration] Step: commit (visit 1/3, total 4/100)
+[orchestration] Sending prompt (167 chars) to said [haiku]
+[orchestration] Outcome extracted: committed
+[orchestration] Exit: changes-committed
+[orchestration] Total cost: $0.7500 (review $0.2500, fix $0.5000)
+"""
+
+EVENTS = """\
+[recipe:started] small (session: {session})
+[step:started]   review (visit 1/3, total 1/100)
+[step:outcome]   issues-found
+[step:transition] review → fix
+[step:started]   fix (visit 1/3, total 2/100)
+[step:outcome]   complete
+[step:transition] fix → review
+[step:started]   review (visit 2/3, total 3/100)
+[step:retry]     review: No JSON block found in response
+[step:outcome]   no-issues
+[step:transition] review → commit
+[step:started]   commit (visit 1/3, total 4/100) [model: haiku]
+[step:outcome]   committed
+[recipe:exited]  changes-committed
+"""
+
+DRAWN = """\
+Recipe: small
+  Label: Small
+  Description: Review, mend, commit
+  Guardrails: maxStepVisits=3, maxTotalSteps=100, exitOnOther=true
+
+  Steps:
+    review (initial)
+      Outcomes: no-issues → commit, issues-found → fix, other → EXIT
+      Model: (default)
+    fix
+      Outcomes: complete → review, other → EXIT
+      Model: (default)
+    commit
+      Outcomes: committed → EXIT, other → EXIT
+      Model: haiku
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """
+    Make a project.
+    """
+    return make_project(tmp_path / "project")
+
+
+# -- what is printed
+
+
+def test_replies_and_reason_are_printed(project: Project):
+    """
+    Stdout has every reply of the agent and at its end the reason; stderr, apart from a cost that is known, nothing.
+    """
+    project.script(LOOP)
+    told = agent_recipes("small", *SAID, project=project)
+    project.script(workshop.STRAIGHT)
+    free = agent_recipes("small", *SAID, project=project)
+
+    assert told.stdout == TOLD
+    assert told.stderr == "Total cost: $0.7500 (review $0.2500, fix $0.5000)\n"
+    assert free.stderr == ""
+    assert free.stdout.splitlines()[-1] == "changes-committed"
+
+
+def test_verbose_is_told_letter_by_letter(project: Project):
+    """
+    `--verbose` tells steps, prompts, outcomes and transitions on stderr in their fixed form; stdout stays as it is.
+    """
+    project.script(LOOP)
+    told = agent_recipes("small", *SAID, "--verbose", project=project)
+
+    assert told.stderr == VERBOSE
+    assert told.stdout == TOLD
+
+
+def test_events_are_told_letter_by_letter(project: Project):
+    """
+    `--events` tells the same as structured lines.
+    """
+    project.script(LOOP)
+    told = agent_recipes("small", *SAID, "--events", project=project)
+    session = shown(project.run_ids()[-1], project)["machine"]["sessionId"]
+
+    assert told.stderr == EVENTS.format(session=session)
+    assert told.stdout == TOLD
+
+
+def test_a_restart_goes_on_being_told(project: Project):
+    """
+    Behind a restart the story goes on with a new conversation, and another reply of the same step is printed too.
+    """
+    project.recipe(recipe(initialStep="commit", steps={"commit": workshop.AGAIN}))
+    project.script({"commit": says("committed", "First."), "restart1/commit": OTHER_SAID})
+    told = agent_recipes("small", *SAID, "--verbose", "--events", project=project)
+    lines = told.stderr.splitlines()
+    sessions = [line for line in lines if line.startswith("[recipe:started]")]
+
+    assert told.stdout == f"{says('committed', 'First.')}\n\n{OTHER_SAID}\n\nuser-provided-other\n"
+    assert lines.count("[orchestration] Transition: commit → RESTART small") == 1
+    assert lines.count("[step:transition] commit → RESTART small") == 1
+    assert lines.count("[orchestration] Starting recipe: small") == 2
+    assert "[orchestration] Described as: there is no repository" in lines
+    assert len(set(sessions)) == 2
+
+
+def test_a_run_as_json_is_its_detail(project: Project):
+    """
+    With --json the run at its rest is all that stdout gets.
+    """
+    project.script(LOOP)
+    detail = json.loads(agent_recipes("small", *SAID, "--json", project=project).stdout)
+
+    assert (detail["status"], detail["ending"]["reason"]) == ("done", "changes-committed")
+    assert detail["machine"]["stepCostsUsd"] == {"review": 0.25, "fix": 0.5, "commit": 0.0}
+
+
+def test_a_large_reply_is_printed_whole(project: Project):
+    """
+    A reply that is kept in a file of its own is printed to its last letter, whatever signs it holds.
+    """
+    long = "Ærendil 東京 \x1b[31m" * 20_000
+    project.script(workshop.STRAIGHT | {"review": says("no-issues", long)})
+
+    assert agent_recipes("small", *SAID, project=project).stdout.startswith(f"{long}\n\n{{")
+
+
+def test_the_list_has_ids_and_descriptions(project: Project):
+    """
+    `--list` has the recipes of this language alone, broken ones with their fault, and makes nothing.
+    """
+    project.recipe({"id": "broken", "label": "Broken"})
+    project.write("recipes/quick.json", {"recipe_id": "quick", "label": "Another language", "phase_b": []})
+    bundled = [json.loads(path.read_text()) for path in sorted(workshop.CATALOGUE.glob("*.json"))]
+    found = {one["id"]: one["description"] for one in [*bundled, workshop.RECIPE]}
+    found["broken"] = "(not valid) $.description: is missing"
+    lines = [f"{name:<24}  {description}\n" for name, description in sorted(found.items())]
+    listed = json.loads(agent_recipes("--list", "--json", project=project).stdout)
+
+    assert agent_recipes("--list", project=project).stdout == "".join(lines)
+    assert {entry["recipe_id"]: entry["valid"] for entry in listed} == {name: name != "broken" for name in found}
+    assert {entry["recipe_id"]: entry["description"] for entry in listed} == found | {"broken": None}
+    assert not (project.data / "runs").exists()
+
+
+def test_a_dry_run_draws_the_machine(project: Project):
+    """
+    `--dry-run` draws the recipe in its fixed form, as the flags would have it, and starts nothing.
+    """
+    drawn = agent_recipes("--dry-run", "small", project=project)
+    changed = agent_recipes(
+        "small", "--dry-run", "--model", "opus", "--max-steps", "7", "--max-visits", "2", project=project
+    )
+    plan = json.loads(agent_recipes("small", "--dry-run", "--json", *SAID, project=project).stdout)
+
+    assert drawn.stdout == DRAWN
+    assert "maxStepVisits=2, maxTotalSteps=7," in changed.stdout
+    assert changed.stdout.count("Model: opus\n") == 3
+    assert (plan["recipe_id"], plan["args"], plan["working_dir"]) == ("small", {"backend": "said"}, str(project.path))
+    assert not (project.data / "runs").exists()
+
+
+def test_a_dry_run_needs_no_arguments_but_refuses_wrong_ones(project: Project):
+    """
+    A recipe is drawn without the arguments that it requires; those that do not fit are told.
+    """
+    drawn = agent_recipes("--dry-run", "document-design", project=project)
+    refused = agent_recipes("--dry-run", "document-design", "--arg", "sbject=x", project=project, code=5)
+
+    assert drawn.stdout.startswith("Recipe: document-design\n")
+    assert "$.args.sbject" in refused.stderr
+
+
+# -- exit codes
+
+
+@pytest.mark.parametrize(
+    ("replies", "flags", "code", "reason", "told"),
+    [
+        ({"review": OTHER_SAID}, (), 0, "user-provided-other", ""),
+        ({"review": "Hm.", "review.reminder": "Hm."}, (), 2, "orchestration-error", "[orchestration_error]"),
+        ({"review": "{bad}", "review.reminder": "{bad}"}, (), 2, "orchestration-error", "Invalid JSON"),
+        ({}, ("--max-steps", "1"), 3, "max-total-steps", "[max_total_steps]"),
+        (
+            {"review": says("issues-found"), "fix": says("complete")},
+            ("--max-visits", "1"),
+            3,
+            "max-step-visits-exceeded:review",
+            "[max_step_visits_exceeded]",
+        ),
+        ({"review": {"error": {"code": "agent_error", "message": "It broke."}}}, (), 4, "backend-error", "It broke."),
+        ({"review": {"error": {"code": "agent_missing", "message": "Install it."}}}, (), 5, "backend-error", "Install"),
+    ],
+)
+def test_the_exit_code_tells_how_it_ended(
+    project: Project, replies: dict[str, object], flags: tuple[str, ...], code: int, reason: str, told: str
+):
+    """
+    Each way to end has its code; the reason is the last line of stdout, the error and the way on stand on stderr.
+    """
+    project.script(workshop.STRAIGHT | replies)
+    ended = agent_recipes("small", *SAID, *flags, project=project, code=code)
+
+    assert ended.stdout.splitlines()[-1:] == [reason]
+    assert told in ended.stderr
+    assert ("control-room runs resume" in ended.stderr) is (code != 0)
+
+
+def test_too_many_restarts_are_a_guardrail(project: Project):
+    """
+    `--max-restarts` caps new sessions.
+    """
+    project.recipe(recipe(initialStep="commit", steps={"commit": workshop.AGAIN}))
+    project.script({"*": says("committed")})
+    ended = agent_recipes("small", *SAID, "--max-restarts", "1", project=project, code=3)
+
+    assert ended.stdout.splitlines()[-1] == "max-restarts"
+    assert ended.stdout.count("committed") == 2
+
+
+def test_a_broken_recipe_is_exit_code_1(project: Project):
+    """
+    A recipe that is not valid ends everything before it begins, with all its faults told.
+    """
+    project.recipe(recipe(model="huge", initialStep="nowhere"))
+    for flags in (SAID, ("--dry-run",)):
+        refused = agent_recipes("small", *flags, project=project, code=1)
+
+        assert refused.stderr.startswith("agent-recipes: ")
+        assert "$.model" in refused.stderr
+        assert "$.initialStep" in refused.stderr
+    assert not (project.data / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((), "Give a recipe or --list."),
+        (("small", "--list"), "--list takes no recipe."),
+        (("--list", "--dry-run"), "--dry-run needs a recipe."),
+        (("small", "--nonsense"), "--nonsense"),
+        (("small", "--model", "gpt-4"), "gpt-4"),
+        (("small", "--max-steps", "0"), "--max-steps"),
+        (("small", "--max-visits", "many"), "--max-visits"),
+        (("small", "--max-restarts", "-1"), "--max-restarts"),
+        (("small", "--arg", "words"), "NAME=VALUE"),
+        (("small", "--arg", "model=opus", "--model", "haiku"), "--model and --arg model"),
+        (("small", *SAID, "--arg", "unheard=of"), "$.args.unheard"),
+        (("small", *SAID, "--session-id", "--dangerous"), "$.args.agent_session_id"),
+        (("document-design", *SAID), "document-design needs subject"),
+        (("smal", *SAID), "the nearest are small"),
+        (("quick", *SAID), "start it with: control-room run"),
+        (("small", "--backend", "sad"), "There is no backend 'sad'"),
+        (("small", *SAID, "--working-dir", "nowhere"), "--working-dir 'nowhere' is no folder"),
+        (("small", *SAID, "--working-dir", "file"), "--working-dir 'file' is no folder"),
+        (("small", *SAID, "--working-dir", ""), "--working-dir '' is no folder"),
+        (("small", *SAID, "--working-dir", ".control-room"), "the service's own data"),
+    ],
+)
+def test_what_cannot_begin_is_exit_code_5(project: Project, arguments: tuple[str, ...], told: str):
+    """
+    Usage errors, unknown recipes and backends, and arguments that do not fit end with 5 and leave nothing behind.
+    """
+    project.write("recipes/quick.json", {"recipe_id": "quick", "label": "Another language", "phase_b": []})
+    (project.path / "file").touch()
+    refused = agent_recipes(*arguments, project=project, code=5)
+
+    assert told in refused.stderr
+    assert refused.stdout == ""
+    assert not (project.data / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"CONTROL_ROOM_DEPTH": "deep"},
+        {"CONTROL_ROOM_DEPTH": "3"},
+        {"CONTROL_ROOM_RUN_ID": "20260101T000000Z-absent"},
+        {"CONTROL_ROOM_MAX_DEPTH": "-1"},
+        {"CONTROL_ROOM_PROJECT": "/nowhere"},
+    ],
+)
+def test_what_the_surroundings_forbid_is_one_line(project: Project, given: dict[str, Any]):
+    """
+    Wrong settings, an unknown parent and too deep a nesting are told in a line.
+    """
+    refused = agent_recipes("small", *SAID, project=project, code=5, **given)
+
+    assert len(refused.stderr.splitlines()) == 1, refused.stderr
+    assert refused.stderr.startswith("agent-recipes: ")
+
+
+def test_a_missing_program_is_told_with_what_to_install(project: Project):
+    """
+    The default backend whose program is not there is refused before anything begins, with the ways to get it.
+    """
+    refused = agent_recipes("small", project=project, code=5, CLAUDE_CLI_PATH="/nowhere/claude")
+
+    assert "[backend_unusable]" in refused.stderr
+    assert "/nowhere/claude" in refused.stderr
+    assert not (project.data / "runs").exists()
+
+
+def test_a_broken_agents_file_is_told(project: Project):
+    """
+    A configuration that cannot be used ends with 5 and tells its flaws.
+    """
+    project.write("agents.json", {"backends": {"said": {"type": "scripted", "file": 7}}})
+
+    assert "agents.json cannot be used" in agent_recipes("small", *SAID, project=project, code=5).stderr
+
+
+def test_a_guardrail_tells_how_to_go_on(project: Project):
+    """
+    What a guardrail ended is told with the command that raises the limit, which works.
+    """
+    ended = agent_recipes("small", *SAID, "--max-steps", "1", project=project, code=3)
+    run_id = project.run_ids()[0]
+    words = ended.stderr.splitlines()[-1].partition("control-room ")[2].split()
+
+    assert words == ["runs", "resume", run_id, "--arg", "max_steps:=2"]
+    assert control_room(*words, project=project).stdout
+    assert shown(run_id, project)["ending"]["reason"] == "changes-committed"
+
+
+# -- flags
+
+
+def test_flags_reach_the_run(project: Project):
+    """
+    Every flag that says something of the run is an argument of it; agents hear the system prompt and the arguments.
+    """
+    prompt = {"prompt": "Look at {{args.what}} {{args.list}}."}
+    steps = {**workshop.RECIPE["steps"], "review": workshop.REVIEW | prompt}
+    schema = {"properties": {"what": {"type": "string"}, "list": {"type": "array"}}, "required": ["what", "list"]}
+    project.recipe(recipe(steps=steps, args_schema=schema))
+    flags = (
+        "--model", "opus", "--max-steps", "9", "--max-visits", "4", "--max-restarts", "0",
+        "--system-prompt", "Be kind.", "--session-id", "earlier-1", "--arg", "what=the gate", "--arg", 'list:=["a", 1]',
+    )  # fmt: skip
+    told = agent_recipes("small", *SAID, *flags, "--verbose", "--events", project=project)
+    steps_log = json.loads(control_room("runs", "steps", project.run_ids()[-1], "--json", project=project).stdout)
+
+    assert project.start()["args"] == {
+        "what": "the gate",
+        "list": ["a", 1],
+        "backend": "said",
+        "model": "opus",
+        "max_steps": 9,
+        "max_visits": 4,
+        "max_restarts": 0,
+        "system_prompt": "Be kind.",
+        "agent_session_id": "earlier-1",
+    }
+    assert "[recipe:started] small (session: earlier-1)" in told.stderr
+    assert "[orchestration] Step: review (visit 1/4, total 1/9)" in told.stderr
+    assert "to said [opus]\n" in told.stderr
+    assert "[haiku]" not in told.stderr
+    assert project.prompt("review").startswith('Be kind.\n\n---\n\nLook at the gate ["a",1].')
+    assert {line["agent_session_id"] for line in steps_log} == {"earlier-1"}
+
+
+def test_the_run_is_like_any_other(project: Project):
+    """
+    The run is listed, shown and kept with those of `control-room`.
+    """
+    agent_recipes("small", *SAID, project=project)
+    listed = json.loads(control_room("runs", "list", "--json", project=project).stdout)
+
+    assert [(run["run_id"], run["status"], run["owner"]) for run in listed] == [
+        (project.run_ids()[0], "done", "process")
+    ]
+    assert listed[0]["description"] == "Small"
+
+
+def test_the_project_is_the_nearest_with_a_data_directory(project: Project, tmp_path: Path):
+    """
+    A folder below a project belongs to it, any other is a project of its own from its first run on; a home is none.
+    """
+    below, other = project.path / "deep" / "below", tmp_path / "other"
+    below.mkdir(parents=True)
+    other.mkdir()
+    agent_recipes("small", *SAID, "--working-dir", below, project=project, cwd=tmp_path)
+    told = agent_recipes("small", *SAID, project=project, code=5, cwd=other)
+    agents = {"backends": {"said": {"type": "scripted", "file": str(project.data / "replies.json")}}}
+    project.script({"reflect": says("complete")})
+    (other / ".control-room").mkdir()
+    (other / ".control-room" / "agents.json").write_text(json.dumps(agents))
+    (other / "inner").mkdir()
+    flags = ("retrospective", *SAID, "--session-id", "s1", "--working-dir", other / "inner")
+    homely = agent_recipes(*flags, project=project, cwd=tmp_path, code=5, CONTROL_ROOM_HOME=str(other))
+    agent_recipes(*flags, project=project, cwd=tmp_path)
+
+    assert project.start()["working_dir"] == str(below)
+    assert "there is no agent recipe" in told.stderr
+    assert "There is no backend 'said'" in homely.stderr
+    assert not (other / "inner" / ".control-room").exists()
+    assert Project(other).start()["working_dir"] == str(other / "inner")
+
+
+def test_a_data_directory_is_made_on_first_use(project: Project, tmp_path: Path):
+    """
+    The first run makes the data directory as `control-room` does; a refused one makes nothing.
+    """
+    fresh = tmp_path / "fresh"
+    fresh.mkdir()
+    agent_recipes("small", *SAID, project=project, cwd=fresh, code=5)
+    untouched = list(fresh.iterdir())
+    told = agent_recipes("retrospective", "--session-id", "s1", "--dry-run", project=project, cwd=fresh)
+
+    assert untouched == []
+    assert told.stdout.startswith("Recipe: retrospective")
+    assert list(fresh.iterdir()) == []
+
+
+def test_a_project_that_is_named_counts(project: Project, tmp_path: Path):
+    """
+    A project that the environment names keeps the run; a working directory outside of it is refused.
+    """
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    named: dict[str, Any] = {"CONTROL_ROOM_PROJECT": str(project.path)}
+    refused = agent_recipes("small", *SAID, project=project, cwd=outside, code=5, **named)
+    agent_recipes("small", *SAID, project=project, cwd=outside, **named, CONTROL_ROOM_ALLOWED_ROOTS=str(outside))
+
+    assert "lies outside the allowed folders" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+    assert project.start()["working_dir"] == str(outside)
+
+
+def test_help_names_everything_and_loads_nothing_heavy(project: Project):
+    """
+    Help answers at once, and names every flag and exit code; so does the version.
+    """
+    told = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "app.cli.agent_recipes", "--help"],
+        env=programs.environment(None),
+        cwd=programs.ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    imported = {line.split("|")[-1].strip().split(".")[0] for line in told.stderr.splitlines() if "|" in line}
+    flags = (
+        "--backend", "--list", "--dry-run", "--verbose", "--model", "--max-steps", "--max-visits", "--working-dir",
+        "--system-prompt", "--max-restarts", "--arg", "--session-id", "--events", "--json", "--version",
+    )  # fmt: skip
+
+    assert [flag for flag in flags if flag not in told.stdout] == []
+    assert "Exit codes" in told.stdout
+    assert not imported & set(HEAVY)
+    assert agent_recipes("--version", project=project).stdout.startswith("agent-recipes ")

@@ -1,0 +1,247 @@
+"""
+Runs of `agent-recipes` in their surroundings: stopped, unread, beside other runs, within one.
+"""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance import programs, recipe_programs
+from tests.acceptance.recipe_programs import Project, agent_recipes, control_room, going, make_project, shown, until
+from tests.unit.dialects.agent_recipes import workshop
+from tests.unit.dialects.agent_recipes.workshop import says
+
+SAID = ("small", "--backend", "said")
+HANGING = workshop.STRAIGHT | {"commit": [{"hang": True}, says("committed")]}
+"""Replies of an agent that never ends its second step, but when it is asked again."""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """
+    Make a project.
+    """
+    return make_project(tmp_path / "project")
+
+
+def test_an_interrupted_run_is_told_so_far_and_goes_on(project: Project):
+    """
+    Replies are printed as they come; Ctrl-C stops the agent, ends with 130 and says how to go on, which works.
+    """
+    project.script(HANGING)
+    grace: dict[str, Any] = {"CONTROL_ROOM_STOP_GRACE_SECONDS": "0.2"}
+    with going(*SAID, "--verbose", project=project, **grace) as process:
+        until(process.stdout, '{"outcome": "no-issues"}')
+        until(process.stderr, "[orchestration] Step: commit")
+        process.send_signal(signal.SIGINT)
+        rest, told = process.communicate(timeout=60)
+    run_id = project.run_ids()[0]
+    hint = f"interrupted; go on with: control-room runs resume {run_id}"
+
+    assert process.returncode == 130
+    assert rest.strip() == ""
+    assert told.splitlines()[-1] == hint
+    assert shown(run_id, project)["status"] == "running"
+    assert control_room(*hint.partition("control-room ")[2].split(), project=project).stdout
+    assert shown(run_id, project)["ending"]["reason"] == "changes-committed"
+    assert [step["key"] for step in shown(run_id, project)["steps"]] == ["review", "commit"]
+
+
+def test_the_way_on_names_a_project_elsewhere(project: Project, tmp_path: Path):
+    """
+    Where the project is not the current folder, the command that goes on with a run names it.
+    """
+    project.script({"*": {"error": {"code": "agent_error", "message": "It broke."}}})
+    failed = agent_recipes(*SAID, "--working-dir", project.path, project=project, code=4, cwd=tmp_path)
+    run_id = project.run_ids()[0]
+    hint = f"failed; go on with: control-room runs resume {run_id} --project {project.path}"
+    project.script(workshop.STRAIGHT)
+
+    assert failed.stderr.splitlines() == ["agent-recipes: It broke. [agent_error]", hint]
+    assert programs.control_room(*hint.partition("control-room ")[2].split()).stdout
+
+
+def test_a_reader_that_goes_away_stops_the_run(project: Project):
+    """
+    When nobody reads stdout any more, the run stops without a traceback, says how to go on, and does.
+    """
+    project.script(
+        {
+            "review": says("issues-found"),
+            "fix": {"text": says("complete"), "delay_seconds": 0.3},
+            "review#2": [{"hang": True}, says("no-issues")],
+            "commit": says("committed"),
+        }
+    )
+    with going(*SAID, project=project, CONTROL_ROOM_STOP_GRACE_SECONDS="0.2") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        told = process.stderr.read()
+        code = process.wait(60)
+    run_id = project.run_ids()[0]
+
+    assert code == 141
+    assert told == f"interrupted; go on with: control-room runs resume {run_id}\n"
+    assert control_room("runs", "resume", run_id, project=project).stdout
+
+
+def test_closed_streams_do_not_change_the_exit_code(project: Project):
+    """
+    Without any stream to write to, a run ends as it would otherwise.
+    """
+    command = f"exec {' '.join(recipe_programs.COMMAND)} {' '.join(SAID)} --verbose >&- 2>&-"
+    done = subprocess.run(
+        ["sh", "-c", command], env=recipe_programs.environment(project), cwd=project.path, check=False, timeout=60
+    )
+
+    assert done.returncode == 0
+    assert shown(project.run_ids()[0], project)["status"] == "done"
+
+
+def test_replies_cannot_steer_a_terminal(project: Project):
+    """
+    Where a person watches, control characters of a reply are written out.
+    """
+    project.script(workshop.STRAIGHT | {"review": says("no-issues", "\x1b[2J\x1b]0;mine\x07")})
+    outer, inner = pty.openpty()
+    with subprocess.Popen(
+        [*recipe_programs.COMMAND, *SAID],
+        env=recipe_programs.environment(project),
+        cwd=project.path,
+        stdout=inner,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        os.close(inner)
+        seen = _read_terminal(outer)
+    os.close(outer)
+
+    assert process.returncode == 0
+    assert b"\\x1b[2J\\x1b]0;mine\\x07" in seen
+    assert b"\x1b" not in seen
+
+
+# -- beside other runs
+
+
+def test_a_workspace_is_held_by_one_process(project: Project):
+    """
+    While a run works in a folder, another process is refused there and told why; where nobody lives any more it is not.
+    """
+    project.script(HANGING)
+    (project.path / "other").mkdir()
+    with going(*SAID, project=project) as process:
+        until(process.stdout, '{"outcome": "no-issues"}')
+        run_id = project.run_ids()[0]
+        refused = agent_recipes(*SAID, project=project, code=5)
+        also = control_room("run", "small", "--arg", "backend=said", project=project, code=1)
+        before = project.run_ids()
+        project.script(workshop.STRAIGHT)
+        elsewhere = agent_recipes(*SAID, "--working-dir", "other", project=project)
+        process.kill()
+        process.wait()
+    again = agent_recipes(*SAID, project=project)
+
+    line = f"the workspace {project.path} is held by run {run_id}, which is running [workspace_busy]\n"
+    assert refused.stderr == f"agent-recipes: {line}"
+    assert also.stderr == f"control-room: {line}"
+    assert before == [run_id]
+    assert elsewhere.stdout.splitlines()[-1] == again.stdout.splitlines()[-1] == "changes-committed"
+
+
+def test_a_run_that_was_left_holds_nothing_until_it_goes_on(project: Project):
+    """
+    What a dead process left unfinished keeps nobody out; while another run works there it is not resumed.
+    """
+    project.script(HANGING)
+    with going(*SAID, project=project) as process:
+        until(process.stdout, '{"outcome": "no-issues"}')
+    first = project.run_ids()[0]
+    with going(*SAID, project=project) as process:
+        until(process.stdout, '{"outcome": "no-issues"}')
+        refused = control_room("runs", "resume", first, project=project, code=1)
+    resumed = control_room("runs", "resume", first, project=project)
+
+    assert "[workspace_busy]" in refused.stderr
+    assert resumed.stdout.splitlines()[-1] == f"run {first} done"
+
+
+def test_a_run_of_the_service_keeps_its_workspace(project: Project):
+    """
+    A folder in which the service has begun a run is its own, even while the service is down; ids of both are told.
+    """
+    project.script(HANGING)
+    with programs.service(programs.Project(project.path)) as service:
+        run_id = service.start_run(recipe_id="small", args={"backend": "said"})
+        service.wait_for_step(run_id, "commit")
+        beside = agent_recipes(*SAID, project=project, code=5)
+        service.signal(signal.SIGKILL)
+        service.ended()
+    after = agent_recipes(*SAID, project=project, code=5)
+    control_room("runs", "cancel", run_id, project=project)
+    project.script(workshop.STRAIGHT)
+
+    assert f"is held by run {run_id}, which is running [workspace_busy]" in beside.stderr
+    assert beside.stderr == after.stderr
+    assert agent_recipes(*SAID, project=project).stdout.splitlines()[-1] == "changes-committed"
+
+
+# -- within a run
+
+
+def test_a_run_within_a_run_may_work_in_its_workspace(project: Project):
+    """
+    What a run starts belongs to it and may enter its workspace, one at a time.
+    """
+    project.script(HANGING | {"restart1/review": "unused"})
+    with going(*SAID, project=project) as outer:
+        until(outer.stdout, '{"outcome": "no-issues"}')
+        outer_id = project.run_ids()[0]
+        within: dict[str, Any] = {"CONTROL_ROOM_RUN_ID": outer_id, "CONTROL_ROOM_DEPTH": "0"}
+        with going(*SAID, project=project, **within) as inner:
+            until(inner.stdout, '{"outcome": "no-issues"}')
+            refused = agent_recipes(*SAID, project=project, code=5, **within)
+            inner_id = project.run_ids()[-1]
+            deeper: dict[str, Any] = {"CONTROL_ROOM_RUN_ID": inner_id, "CONTROL_ROOM_DEPTH": "1"}
+            project.script(workshop.STRAIGHT)
+            agent_recipes(*SAID, project=project, **deeper)
+            deepest = project.start()
+    parents = shown(deepest["run_id"], project)["parent_run_id"], shown(inner_id, project)["parent_run_id"]
+
+    assert inner_id in refused.stderr
+    assert parents == (inner_id, outer_id)
+    assert deepest["depth"] == 2
+
+
+def test_depth_counts_over_projects(project: Project, tmp_path: Path):
+    """
+    A run that another project's run starts knows how deep it is, though its parent is not to be found here.
+    """
+    other = make_project(tmp_path / "other")
+    given: dict[str, Any] = {"CONTROL_ROOM_RUN_ID": "20260101T000000Z-absent", "CONTROL_ROOM_DEPTH": "1"}
+    agent_recipes(*SAID, project=other, **given)
+    refused = agent_recipes(*SAID, project=other, code=5, **given, CONTROL_ROOM_MAX_DEPTH="1")
+    start = other.start()
+
+    assert (start["depth"], start["parent_run_id"]) == (2, None)
+    assert refused.stderr == "agent-recipes: runs may start runs 1 deep; this one would be 2 deep [depth_exceeded]\n"
+
+
+def _read_terminal(descriptor: int) -> bytes:
+    seen = b""
+    while True:
+        try:
+            part = os.read(descriptor, 65536)
+        except OSError:
+            return seen
+        if not part:
+            return seen
+        seen += part
