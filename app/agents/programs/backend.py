@@ -129,7 +129,8 @@ class ProgramBackend:
                 ended = await self._run(prompt, opened, request, outlet)
                 left = _left(ended, outlet, private.read(folder, self._program.tells))
                 session_id = opened.session_id if opened.resumes else None
-                return await asyncio.to_thread(verdicts.verdict, self._program, left, session_id)
+                reply = await asyncio.to_thread(verdicts.verdict, self._program, left, session_id)
+                return dataclasses.replace(reply, agent_session_id=reply.agent_session_id or opened.session_id)
             finally:
                 outlet.close()
 

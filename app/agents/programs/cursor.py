@@ -30,7 +30,7 @@ PROGRAM = Program(
     hear=results.hear,
     names_sessions="it",
     tools_off=False,
-    unknown_session=("hat not found", "No chat"),
+    unknown_session=(r"(chat|session|conversation) (\S+ )?not found",),
     key_variable="CURSOR_API_KEY",
 )
 """How Cursor Agent is spoken with."""

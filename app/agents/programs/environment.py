@@ -29,15 +29,23 @@ def overlay(
     Raises:
         errors.AgentFailed: `missing_secrets`, the variable that holds the key is not set.
     """
-    changed: dict[str, str | None] = dict.fromkeys(_left_by_others(environ))
+    changed = cleaned(environ, prompt.working_dir)
     changed |= {name: value for name, value in program.variables.items() if name not in environ}
     if config.base_url is not None and program.endpoint_variable is not None:
         changed[program.endpoint_variable] = config.base_url
     if config.api_key_env is not None and program.key_variable is not None:
         changed[program.key_variable] = _key(config, environ)
-    if (beads := beads_database(prompt.working_dir)) is not None:
-        changed["BEADS_DB"] = str(beads)
     return {**changed, **called.env, **prompt.env}
+
+
+def cleaned(environ: Mapping[str, str], working_dir: PurePath) -> dict[str, str | None]:
+    """
+    Return what differs for every agent: what another one has left is left out, and a worktree has its own issues.
+    """
+    changed: dict[str, str | None] = dict.fromkeys(_left_by_others(environ))
+    if (beads := beads_database(working_dir)) is not None:
+        changed["BEADS_DB"] = str(beads)
+    return changed
 
 
 def beads_database(working_dir: PurePath) -> Path | None:

@@ -156,9 +156,9 @@ class Program:
     speaks_plainly: bool = False
     """Whether all that it prints is the reply."""
     unknown_session: tuple[str, ...] = ()
-    """What it says of a conversation that it does not know."""
+    """What it says of a conversation that it does not know, as regular expressions."""
     used_session: tuple[str, ...] = ()
-    """What it says of a name that another conversation has."""
+    """What it says of a name that another conversation has, likewise."""
     models: Mapping[str, str] = field(default_factory=dict)
     """Models by tier; a tier without one is left to the program."""
     variables: Mapping[str, str] = field(default_factory=dict)

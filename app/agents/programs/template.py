@@ -87,7 +87,7 @@ def _filled(template: tuple[Part, ...], values: Mapping[str, str | None], tools:
     """
     Return the arguments behind the program's name; those whose placeholder has no value are left out.
     """
-    parts = template[1:] if _TOOLS in template else (_TOOLS, *template[1:])
+    parts = template[1:] if _TOOLS in template else (*template[1:], _TOOLS)
     arguments: list[str] = []
     for part in parts:
         if part == _TOOLS:

@@ -98,13 +98,17 @@ def _told(program: Program, left: Left, heard: Heard, complaints: str) -> record
     if failure is None and not heard.complete and left.exit_code in _ENDED:
         return _signalled(program, _ENDED[left.exit_code])
     words = failure.message if failure else ""
-    if any(mark in text for mark in program.unknown_session for text in (words, complaints)):
+    if _says(program.unknown_session, words, complaints):
         return _failed("unknown_agent_session", f"{program.label} does not know the conversation", failure, complaints)
-    if any(mark in text for mark in program.used_session for text in (words, complaints)):
+    if _says(program.used_session, words, complaints):
         return _failed("agent_session_exists", f"{program.label} has that conversation already", failure, complaints)
     status = failure.status if failure and failure.status else _status(words or complaints)
     code = _CODES.get(status or 0, "agent_error")
     return _failed(code, f"{program.label} failed", failure, complaints, status)
+
+
+def _says(patterns: tuple[str, ...], *texts: str) -> bool:
+    return any(re.search(pattern, text, re.IGNORECASE) for pattern in patterns for text in texts)
 
 
 def _incomplete(program: Program, heard: Heard, complaints: str) -> records.StepError | None:
