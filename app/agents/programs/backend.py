@@ -52,7 +52,7 @@ class ProgramBackend:
         Raises:
             errors.AgentFailed: `agent_missing`, `agent_refused_root`, `tools_cannot_be_turned_off`, `missing_secrets`,
                 `unknown_agent_session` or `prompt_too_large`, before anything is started.
-            commands.NotStarted, commands.LauncherLost: it could not be run to its end.
+            commands.NotStarted: it could not be started.
         """
         program = self._program
         self._refuse(prompt)
@@ -163,19 +163,23 @@ class ProgramBackend:
             stdout=outlet.writing,
             timeout_seconds=prompt.timeout_seconds or DEFAULT_TIMEOUT_SECONDS,
             idle_seconds=self._config.idle_seconds,
+            contained=True,
+            agent_session_id=prompt.agent_session_id,
         )
 
     async def _run(
         self, prompt: ports.AgentPrompt, opened: Opening, request: commands.Request, outlet: private.Outlet
     ) -> commands.Ended:
-        if self._program.names_sessions == "we" or opened.resumes or prompt.agent_session_id is None:
-            return await self._around.supervisor.run(request)
-        watching = asyncio.ensure_future(self._watch(prompt, outlet))
+        watches = self._program.names_sessions == "it" and not opened.resumes and prompt.agent_session_id is not None
+        watching = asyncio.ensure_future(self._watch(prompt, outlet) if watches else _nothing())
         try:
             ended = await self._around.supervisor.run(request)
             if watching.done():
                 watching.result()
             return ended
+        except commands.LauncherLost as lost:
+            message = f"{self._program.label} was killed together with the process that runs programs."
+            raise errors.AgentFailed(message, code="agent_signalled", detail=lost.detail) from lost
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
@@ -205,6 +209,10 @@ def lacks(program: Program, config: BackendConfig, around: Surroundings) -> str 
     if config.api_key_env is not None and not around.environ.get(config.api_key_env):
         return f"The environment lacks {config.api_key_env}, the key of the backend {config.name}."
     return None
+
+
+async def _nothing() -> None:
+    pass
 
 
 def _left(ended: commands.Ended, outlet: private.Outlet, extra: bytes) -> verdicts.Left:
