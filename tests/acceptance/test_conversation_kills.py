@@ -1,0 +1,163 @@
+"""
+A service that is killed while an agent works goes on in the same conversation, whichever prompt was cut off.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance import programs, remembering_agent
+from tests.unit.dialects.agent_recipes import workshop
+
+STEPS = {name: workshop.RECIPE["steps"][name] for name in ("review", "fix", "commit")}
+
+CUT_OFF = {
+    "first prompt, before the program has the conversation": (
+        {"hang": "Review it.", "when": "early"},
+        [("--session-id", "Review it."), ("--resume", "Review it."), ("--session-id", "Review it.")],
+        [("review", 2), ("commit", 1)],
+        [("--resume", "Commit it.")],
+    ),
+    "first prompt, after it": (
+        {"hang": "Review it.", "when": "late"},
+        [("--session-id", "Review it."), ("--resume", "Review it.")],
+        [("review", 2), ("commit", 1)],
+        [("--resume", "Commit it.")],
+    ),
+    "later prompt": (
+        {"hang": "Commit it.", "when": "late"},
+        [("--session-id", "Review it."), ("--resume", "Commit it.")],
+        [("review", 1), ("commit", 2)],
+        [("--resume", "Commit it.")],
+    ),
+}
+
+
+class Agent:
+    """
+    The program, and what it has written down.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        home.mkdir()
+        os.mkfifo(home / "waits")
+        self.path = home / "claude"
+        script = Path(remembering_agent.__file__)
+        self.path.write_text(f'#!/bin/sh\nexec {sys.executable} {script} "$@"\n')
+        self.path.chmod(0o755)
+
+    def plan(self, plan: dict[str, str] | None) -> None:
+        """
+        Say where the program waits for ever; None: nowhere.
+        """
+        (self.home / "plan.json").write_text(json.dumps(plan))
+
+    def wait(self) -> None:
+        """
+        Wait until the program waits.
+        """
+        assert (self.home / "waits").read_text() == "here\n"
+
+    @property
+    def calls(self) -> list[dict[str, Any]]:
+        """
+        Return how it was called.
+        """
+        return [json.loads(line) for line in (self.home / "calls.jsonl").read_text().splitlines()]
+
+    def environment(self) -> dict[str, str]:
+        """
+        Return what leads the service to it.
+        """
+        return {"CLAUDE_CLI_PATH": str(self.path), "REMEMBERING_HOME": str(self.home), "IS_SANDBOX": "1"}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> programs.Project:
+    """
+    Make a project with a recipe of two prompts.
+    """
+    made = programs.make_project(tmp_path / "project")
+    made.write("recipes/agent_recipes/two.json", workshop.recipe(id="two", steps=STEPS))
+    return made
+
+
+@pytest.mark.parametrize("when", CUT_OFF)
+def test_the_conversation_goes_on_after_a_kill(project: programs.Project, tmp_path: Path, when: str) -> None:
+    """No agent of before is left, the run speaks in the conversation that it began, and says so as its record tells."""
+    plan, before_and_again, lines, after = CUT_OFF[when]
+    agent = Agent(tmp_path / "agent")
+    agent.plan(plan)
+    with programs.service(project, **agent.environment()) as service:
+        run_id = service.start_run(recipe_id="two", args={})
+        agent.wait()
+        talk = _talk(service, run_id)
+        service.signal(signal.SIGKILL)
+        service.ended()
+    agent.plan(None)
+    with programs.service(project, **agent.environment()) as service:
+        run = service.wait(run_id)
+        _, held = _start(service, talk)
+        service.stop()
+
+    assert run["status"] == "done", run
+    assert [(step["key"], step["attempt"]) for step in run["steps"]] == lines
+    told = [(call["way"], call["prompt"]) for call in agent.calls[: len(before_and_again) + len(after)]]
+    assert told == [*before_and_again, *after]
+    assert {call["talk"] for call in agent.calls} == {talk}
+    assert run["machine"]["sessionId"] == talk
+    assert held == 201
+    assert not any(_lives(call["pid"]) for call in agent.calls)
+    kept = json.loads((project.data / "sessions" / "agents" / talk / "session.json").read_text())
+    assert (kept["created"], kept["backend"]) == (True, "claude-code")
+
+
+def test_a_killed_service_leaves_the_conversation_taken(project: programs.Project, tmp_path: Path) -> None:
+    """While the run that was cut off is unfinished, the next service lets no other run into its conversation."""
+    agent = Agent(tmp_path / "agent")
+    agent.plan({"hang": "Commit it.", "when": "late"})
+    with programs.service(project, **agent.environment()) as service:
+        run_id = service.start_run(recipe_id="two", args={})
+        agent.wait()
+        talk = _talk(service, run_id)
+        service.signal(signal.SIGKILL)
+        service.ended()
+    with programs.service(project, **agent.environment()) as service:
+        agent.wait()
+        told, status = _start(service, talk)
+        with service.http() as http:
+            http.post(f"/api/runs/{run_id}/cancel")
+        service.wait(run_id)
+        _, later = _start(service, talk)
+        service.stop()
+
+    assert (status, told["code"], told["facts"]["holder"]) == (409, "session_locked", run_id)
+    assert later == 201
+    assert not any(_lives(call["pid"]) for call in agent.calls)
+
+
+def _talk(service: programs.Service, run_id: str) -> str:
+    with service.http() as http:
+        return str(http.get(f"/api/runs/{run_id}").json()["machine"]["sessionId"])
+
+
+def _start(service: programs.Service, talk: str) -> tuple[dict[str, Any], int]:
+    with service.http() as http:
+        answer = http.post("/api/runs", json={"recipe_id": "two", "args": {"agent_session_id": talk}})
+    return answer.json(), answer.status_code
+
+
+def _lives(pid: int) -> bool:
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return b"remembering_agent" in command
