@@ -73,7 +73,7 @@ class Agent:
         """
         return [json.loads(line) for line in (self.home / "calls.jsonl").read_text().splitlines()]
 
-    def environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, Any]:
         """
         Return what leads the service to it.
         """

@@ -46,7 +46,8 @@ class Peeking:
 async def test_a_command_finds_its_runs_folder_current(project: Project, way: str) -> None:
     """What run.json and cache.json hold for a command that is told where they lie is what has happened before it."""
     world = bootstrap.real_world({})
-    world = bootstrap.World(clock=world.clock, ids=world.ids, probes=world.probes, dialects={"peeking": Peeking()})
+    driver: Any = Peeking()
+    world = bootstrap.World(clock=world.clock, ids=world.ids, probes=world.probes, dialects={"peeking": driver})
     run_id = "20260210T143000Z-peeks1"
     folder = project.data / "runs" / run_id
     commands: dict[str, dict[str, Any]] = {

@@ -20,7 +20,7 @@ def _agent(*prompt: Any, **facts: Any) -> operations.AgentCall:
     return operations.AgentCall(agent_id="a", backend="b", prompt=prompt, **facts)
 
 
-def _bench(operation: operations.Operation, *, reads_blobs: bool = False) -> tuple[logs.Bench, list[Any]]:
+def _bench(operation: Any, *, reads_blobs: bool = False) -> tuple[logs.Bench, list[Any]]:
     """
     Return a run of a tool and an operation, and what the operation's performer found in the run's folder.
     """
@@ -42,7 +42,8 @@ def _bench(operation: operations.Operation, *, reads_blobs: bool = False) -> tup
             seen.append(dict(bench.disk.files))
         return await perform(call)
 
-    bench.performers.perform = look
+    watched: Any = bench.performers
+    watched.perform = look
     return bench, seen
 
 

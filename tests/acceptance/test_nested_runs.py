@@ -1,0 +1,99 @@
+"""
+Agents that start runs from inside runs: each knows the run that it works for, and nothing goes deeper than it may.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance import nesting_agent, programs
+from tests.unit.dialects.agent_recipes import workshop
+
+DEEPEST = 3
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> programs.Project:
+    """
+    Make a project with a recipe of one prompt.
+    """
+    made = programs.make_project(tmp_path / "project")
+    only = workshop.recipe(id="nested", initialStep="commit", steps={"commit": workshop.COMMIT})
+    made.write("recipes/agent_recipes/nested.json", only)
+    return made
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """
+    Make a folder for the program, and the program.
+    """
+    made = tmp_path / "agent"
+    made.mkdir()
+    (made / "claude").write_text(f'#!/bin/sh\nexec {sys.executable} {Path(nesting_agent.__file__)} "$@"\n')
+    (made / "claude").chmod(0o755)
+    return made
+
+
+def environment(home: Path) -> dict[str, Any]:
+    """
+    Return what leads to the program.
+    """
+    return {"CLAUDE_CLI_PATH": str(home / "claude"), "NESTING_HOME": str(home), "IS_SANDBOX": "1"}
+
+
+def calls(home: Path) -> list[dict[str, Any]]:
+    """
+    Return what the program was told and did, the deepest first where each waited for the one below.
+    """
+    made = [json.loads(line) for line in (home / "calls.jsonl").read_text().splitlines()]
+    return sorted(made, key=lambda call: int(call["CONTROL_ROOM_DEPTH"]))
+
+
+def refused_at_the_deepest(made: list[dict[str, Any]]) -> None:
+    """
+    Hold that every call but the last one started a run, and that the last one was told why not.
+    """
+    assert [call["CONTROL_ROOM_DEPTH"] for call in made] == [str(depth) for depth in range(DEEPEST + 1)]
+    assert [call["code"] for call in made] == [0] * DEEPEST + [2], made
+    assert f"{DEEPEST + 1} deep" in made[-1]["said"]
+    assert "Traceback" not in made[-1]["said"]
+
+
+def test_runs_nest_only_so_deep_through_a_service(project: programs.Project, home: Path) -> None:
+    """Agents that ask the service for further runs are refused the fourth level, which has no run then."""
+    with programs.service(project, **environment(home)) as service:
+        (home / "url").write_text(service.url)
+        first = service.start_run(recipe_id="nested", args={})
+        chain = [first]
+        for _ in range(DEEPEST):
+            service.wait(chain[-1], "done")
+            with service.http() as http:
+                (below,) = http.get("/api/runs", params={"parent_run_id": chain[-1]}).json()
+            chain.append(below["run_id"])
+        last = service.wait(chain[-1], "done")
+        with service.http() as http:
+            everything = http.get("/api/runs").json()
+        service.stop()
+
+    made = calls(home)
+    assert [call["CONTROL_ROOM_RUN_ID"] for call in made] == chain
+    assert (last["parent_run_id"], len(everything)) == (chain[-2], DEEPEST + 1)
+    refused_at_the_deepest(made)
+
+
+def test_runs_nest_only_so_deep_through_commands(project: programs.Project, home: Path) -> None:
+    """Agents that execute the further run themselves, each inside the other, are refused the same."""
+    done = programs.program("run", "nested", project=project, **environment(home))
+    listed = programs.asked("runs", "list", project=project)
+
+    made = calls(home)
+    assert done.returncode == 0
+    assert {run["status"] for run in listed} == {"done"}
+    assert len(listed) == DEEPEST + 1
+    refused_at_the_deepest(made)
