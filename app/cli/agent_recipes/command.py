@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 TIERS = ("haiku", "sonnet", "opus")
 
-_FLAGS = {
+FLAGS = {
     "backend": "--backend", "model": "--model", "max_steps": "--max-steps", "max_visits": "--max-visits",
     "max_restarts": "--max-restarts", "system_prompt": "--system-prompt", "agent_session_id": "--session-id",
 }  # fmt: skip
@@ -94,5 +94,5 @@ def _args(given: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
     named = {name: value for name, value in flags.items() if value is not None}
     for name in named:
         if name in given:
-            raise click.UsageError(f"{_FLAGS[name]} and --arg {name} are the same argument: give one of them.")
+            raise click.UsageError(f"{FLAGS[name]} and --arg {name} are the same argument: give one of them.")
     return {**given, **named}

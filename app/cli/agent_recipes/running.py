@@ -27,7 +27,7 @@ _UNDONE = {
 }  # fmt: skip
 """What a run that was not done goes on with."""
 
-_LIMITS = {
+LIMITS = {
     "max_total_steps": "max_steps", "max_step_visits_exceeded": "max_visits", "max_restarts": "max_restarts",
 }  # fmt: skip
 """Arguments that set the guardrails, by the codes of their errors."""
@@ -123,5 +123,5 @@ def _tell_way_on(detail: client.Answer, project: projects.Project) -> None:
 
 
 def _higher_limit(error: Mapping[str, Any]) -> tuple[str, ...]:
-    name = _LIMITS.get(error.get("code", ""))
+    name = LIMITS.get(error.get("code", ""))
     return ("--arg", f"{name}:={max(1, 2 * error['detail']['limit'])}") if name else ()

@@ -1,0 +1,152 @@
+"""
+The lines of `agent-recipes` for each note of a run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.cli.agent_recipes import command, running, showing, story
+from app.dialects.agent_recipes import schema
+
+FACTS: dict[str, Any] = {
+    "sessionId": "abc-123", "recipeId": "implement-and-review", "step": "implement", "stepCount": 1, "visitCount": 1,
+    "outcome": None, "error": None, "model": None, "promptLength": None, "maxStepVisits": 3, "maxTotalSteps": 100,
+    "backend": "claude-code",
+}  # fmt: skip
+
+
+def note(event: str, **facts: Any) -> dict[str, Any]:
+    """
+    Make a note.
+    """
+    return {**FACTS, "event": event, **facts}
+
+
+def event(told: dict[str, Any]) -> dict[str, Any]:
+    """
+    Make the event of a note.
+    """
+    return {"type": "recipe.note", "data": told}
+
+
+OTHER = note("step:outcome", outcome="other", otherDescription="there is\nno repository")
+
+
+@pytest.mark.parametrize(
+    ("told", "lines"),
+    [
+        (note("recipe:started"), ["Starting recipe: implement-and-review"]),
+        (
+            note("step:started", promptLength=2847, model="opus"),
+            [
+                "Step: implement (visit 1/3, total 1/100)",
+                "Sending prompt (2847 chars) to claude-code [opus]",
+            ],
+        ),
+        (
+            note("step:started", promptLength=7, step="fix", visitCount=2, stepCount=9),
+            ["Step: fix (visit 2/3, total 9/100)", "Sending prompt (7 chars) to claude-code"],
+        ),
+        (
+            note("step:retry", error="No JSON block found in response", promptLength=365, model="haiku"),
+            [
+                "Outcome not extracted: No JSON block found in response",
+                "Sending reminder (365 chars) to claude-code [haiku]",
+            ],
+        ),
+        (note("step:outcome", outcome="complete", otherDescription=None), ["Outcome extracted: complete"]),
+        (OTHER, ["Outcome extracted: other", "Described as: there is no repository"]),
+        (note("step:transition", toStep="code-review"), ["Transition: implement → code-review"]),
+        (note("step:transition", toRecipe="again"), ["Transition: implement → RESTART again"]),
+        (note("recipe:restarted", fromSessionId="abc", restarts=1), []),
+        (note("recipe:exited", reason="changes-committed"), ["Exit: changes-committed"]),
+        (note("something:new"), []),
+    ],
+)
+def test_notes_of_the_orchestration(told: dict[str, Any], lines: list[str]):
+    """
+    Each note has its lines under `--verbose`, in the form of the document; one that is not known has none.
+    """
+    assert list(story.orchestration(told)) == lines
+
+
+@pytest.mark.parametrize(
+    ("told", "lines"),
+    [
+        (note("recipe:started"), ["[recipe:started] implement-and-review (session: abc-123)"]),
+        (note("step:started", promptLength=1), ["[step:started]   implement (visit 1/3, total 1/100)"]),
+        (
+            note("step:started", step="commit", stepCount=3, model="haiku"),
+            ["[step:started]   commit (visit 1/3, total 3/100) [model: haiku]"],
+        ),
+        (note("step:retry", error="Invalid JSON"), ["[step:retry]     implement: Invalid JSON"]),
+        (OTHER, ["[step:outcome]   other"]),
+        (note("step:transition", toStep="code-review"), ["[step:transition] implement → code-review"]),
+        (note("step:transition", toRecipe="again"), ["[step:transition] implement → RESTART again"]),
+        (note("recipe:restarted", fromSessionId="abc", restarts=1), []),
+        (note("recipe:exited", reason="changes-committed"), ["[recipe:exited]  changes-committed"]),
+    ],
+)
+def test_structured_notes(told: dict[str, Any], lines: list[str]):
+    """
+    Each note has its line under `--events`, in the form of the document.
+    """
+    assert list(story.structured(told)) == lines
+
+
+async def test_a_reminder_goes_to_the_backend_of_its_step(capsys: pytest.CaptureFixture[str]):
+    """
+    Notes without a backend are told with the one that was named last.
+    """
+    told = story.Story(None, verbose=True, events=False)
+    await told.tell(event(note("step:started", promptLength=9)))
+    await told.tell(event({**note("step:retry", error="None", promptLength=8), "backend": None}))
+
+    assert capsys.readouterr().err.splitlines()[-1] == "[orchestration] Sending reminder (8 chars) to claude-code"
+
+
+async def test_replies_are_told_and_nothing_else(capsys: pytest.CaptureFixture[str]):
+    """
+    A finished step is its reply and a blank line; blank replies, other events and unwanted notes are nothing.
+    """
+
+    async def said(position: int) -> str:
+        return ["First.\n", " \n", "Third."][position]
+
+    told = story.Story(said, verbose=False, events=False)
+    for position in range(3):
+        await told.tell({"type": "step.finished", "data": {"position": position}})
+    await told.tell({"type": "run.started", "data": None})
+    await told.tell(event(note("recipe:started")))
+
+    assert capsys.readouterr() == ("First.\n\nThird.\n\n", "")
+
+
+def test_costs_are_told_by_step():
+    """
+    The total is followed by the steps that have cost something.
+    """
+    assert story.cost(0.042, {"review": 0.04, "fix": 0.0, "commit": 0.002}) == (
+        "$0.0420 (review $0.0400, commit $0.0020)"
+    )
+    assert story.cost(1.5, {}) == "$1.5000"
+
+
+def test_what_help_must_not_load_is_said_as_the_language_says_it():
+    """
+    Tiers, default backend and the arguments of every run are those of the language.
+    """
+    assert command.TIERS == schema.TIERS
+    assert running.DEFAULT_BACKEND == schema.DEFAULT_BACKEND
+    assert set(command.FLAGS) == set(schema.RUN_ARGS)
+    assert schema.RUN_ARGS.keys() >= set(running.LIMITS.values())
+
+
+def test_a_list_without_recipes_says_so():
+    """
+    An empty list is a sentence.
+    """
+    assert showing.listing([]) == "no recipes"
