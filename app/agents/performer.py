@@ -5,6 +5,7 @@ Perform agent calls: one prompt to one agent, whatever its backend.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -13,7 +14,8 @@ from weakref import WeakValueDictionary
 
 from app import errors, settings
 from app.agents.backends import Backends
-from app.engine import conversations, operations, plain, ports, records, states
+from app.engine import conversations, interruptions, operations, plain, ports, records, states
+from app.processes import commands
 
 MAX_PROMPT_BYTES = 16 * 1024 * 1024
 """Longest prompt, all its parts together."""
@@ -43,14 +45,21 @@ class AgentPerformer:
 
         Raises:
             errors.AgentFailed: there is no reply; `session_locked` if somebody else has the conversation.
+            stepping.Parked: the program was cut off and must not be repeated unasked, or was cut off too often.
         """
         operation = call.operation
         assert isinstance(operation, operations.AgentCall)
         prompt = self._prompt(call, operation, await _text(call, operation.prompt))
         await call.write_log(_log_name(call, "prompt"), _shown(prompt))
-        reply = await self._asked(operation.backend, prompt)
-        await call.write_log(_log_name(call, "reply"), reply.text)
-        return _result(reply, operation)
+
+        async def once(times: int) -> records.Result:
+            # A prompt that was cut off may have arrived, as one of an earlier attempt may have.
+            sent = dataclasses.replace(prompt, attempt=prompt.attempt + times)
+            reply = await self._asked(operation.backend, sent)
+            await call.write_log(_log_name(call, "reply"), reply.text)
+            return _result(reply, operation)
+
+        return await interruptions.outlived(call, commands.LauncherLost, once)
 
     def _prompt(self, call: ports.Call, operation: operations.AgentCall, text: str) -> ports.AgentPrompt:
         model = operation.model

@@ -5,14 +5,13 @@ Perform commands: one program in the run's workspace, and what it said.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from app import errors, settings
-from app.engine import operations, plain, ports, records, states, stepping, verdicts
+from app.engine import interruptions, operations, plain, ports, records, states
 from app.processes import commands
 from app.tools import command_outputs, command_places
 from app.tools.workspaces import Workspaces
@@ -20,15 +19,10 @@ from app.tools.workspaces import Workspaces
 DEFAULT_TIMEOUT_SECONDS = 24 * 60 * 60.0
 """Wall-clock limit of one try where the operation sets none."""
 
-TRIES_OF_LAUNCHER = 3
-"""How often one try of a step is begun again because the process that runs commands was killed."""
-
 MAX_STDIN_BYTES = 16 * 1024 * 1024
 """Most that a command is given to read."""
 
 _MUCH_BYTES = 128 * 1024
-
-_log = logging.getLogger(__name__)
 
 
 class Supervisor(Protocol):
@@ -75,15 +69,12 @@ class CommandPerformer:
         _refuse_broken(operation)
         env = self._env(call, operation)
         stdin = await _text(call, operation.stdin)
-        for _ in range(TRIES_OF_LAUNCHER):
-            try:
-                ended = await self._supervisor.run(self._request(call, operation, env, stdin))
-            except commands.LauncherLost as lost:
-                if (refused := _unless_again(call, operation, lost)) is not None:
-                    return refused
-            else:
-                return await self._result(call, operation, ended)
-        raise stepping.Parked("crash_loop", _cut_off(call, "crash_loop", "was cut off too often"))
+
+        async def once(_: int) -> records.Result:
+            ended = await self._supervisor.run(self._request(call, operation, env, stdin))
+            return await self._result(call, operation, ended)
+
+        return await interruptions.outlived(call, commands.LauncherLost, once)
 
     def _env(self, call: ports.Call, operation: operations.Command) -> dict[str, str]:
         missing = sorted({name for name in operation.secrets if name not in self._environ})
@@ -163,29 +154,6 @@ async def _text(call: ports.Call, stdin: plain.Json) -> bytes | None:
             detail={"size_bytes": len(content), "limit_bytes": MAX_STDIN_BYTES},
         )
     return content
-
-
-def _unless_again(
-    call: ports.Call, operation: operations.Command, lost: commands.LauncherLost
-) -> records.Result | None:
-    """
-    Decide about a command that was cut off with its launcher, as about one that was cut off with the service.
-    """
-    facts = {"run_id": call.run.run_id, "key": call.key}
-    match operation.on_interrupted:
-        case "fail":
-            return verdicts.failed("interrupted", f"The step {call.key!r} was cut off and must not be repeated.")
-        case "ask":
-            raise stepping.Parked(
-                "step_interrupted", _cut_off(call, "step_interrupted", "must not be repeated unasked")
-            )
-    _log.warning("a command was cut off and runs again: %s", lost.detail, extra=facts)
-    return None
-
-
-def _cut_off(call: ports.Call, code: str, what: str) -> errors.StepError:
-    message = f"the step {call.key!r} {what}; unpause the run to let it try again"
-    return errors.StepError(message, code=code, key=call.key)
 
 
 def _result(

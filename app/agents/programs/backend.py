@@ -177,9 +177,6 @@ class ProgramBackend:
             if watching.done():
                 watching.result()
             return ended
-        except commands.LauncherLost as lost:
-            message = f"{self._program.label} was killed together with the process that runs programs."
-            raise errors.AgentFailed(message, code="agent_signalled", detail=lost.detail) from lost
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)

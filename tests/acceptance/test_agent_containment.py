@@ -1,0 +1,176 @@
+"""
+Agents of the real service that try to stay: however they are kept together, and whatever is killed, nothing of them
+writes into the workspace afterwards, and the run goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.processes import register, wardens
+from tests.acceptance import programs
+from tests.unit.processes import broods, modes
+
+FAMILY = ("parent", *broods.ALL)
+
+
+@pytest.fixture(params=modes.ALL)
+def mode(request: pytest.FixtureRequest) -> str:
+    wanted: str = request.param
+    modes.need(wanted)
+    return wanted
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> programs.Project:
+    """
+    Make a project whose writer stays the first time, with its whole family, and writes the second.
+    """
+    made = programs.make_project(tmp_path / "project")
+    traces = made.path / "Story" / "traces"
+    traces.mkdir()
+    script = f'if test -e {traces}/parent; then echo Kael walked.; else exec "$@"; fi'
+    command = ["/bin/sh", "-c", script, "sh", *broods.argv(traces, "stubborn", *broods.ALL)]
+    agents = programs.AGENTS["agents"]
+    hostile = {"type": "template", "command": command, "tools_off": []}
+    backends = {**programs.AGENTS["backends"], "hostile": hostile}
+    made.write("agents.json", {"agents": [agents[0], agents[1] | {"backend": "hostile"}], "backends": backends})
+    return made
+
+
+@pytest.fixture
+def traces(project: programs.Project) -> Path:
+    return project.path / "Story" / "traces"
+
+
+def service(project: programs.Project, mode: str) -> Any:
+    """
+    Serve the project with agents kept together in that mode.
+    """
+    return programs.service(project, CONTROL_ROOM_CONTAINMENT=mode)
+
+
+def born(traces: Path) -> dict[str, int]:
+    """
+    Wait for the whole family.
+    """
+    return asyncio.run(broods.born(traces, *FAMILY))
+
+
+def silent(traces: Path) -> bool:
+    """
+    Wait until nobody of the family is alive, and tell whether nothing is written from then on.
+    """
+    asyncio.run(broods.until(lambda: not broods.running(traces)))
+    written = broods.written(traces)
+    asyncio.run(asyncio.sleep(0.05))
+    return written == broods.written(traces)
+
+
+def standing(project: programs.Project) -> tuple[int, int]:
+    """
+    Return the launcher, and the process that stands for the agent.
+    """
+    (path,) = register.found(str(project.data / "processes"))
+    owner, entries = register.read(path)
+    assert owner is not None
+    return owner.launcher_pid, entries[0].pid
+
+
+def test_a_killed_service(project: programs.Project, traces: Path, mode: str) -> None:
+    """After kill -9 of the service its agent is gone, and the next service takes the run to its end."""
+    with service(project, mode) as served:
+        run_id = served.start_run()
+        alive = born(traces)
+        served.signal(signal.SIGKILL)
+        served.ended()
+        stopped = silent(traces)
+    with service(project, mode) as served:
+        run = served.wait(run_id)
+
+    assert (alive.keys(), stopped) == ({*FAMILY}, True)
+    assert (run["status"], broods.running(traces)) == ("done", {})
+
+
+def test_a_service_that_is_killed_with_its_launcher(project: programs.Project, traces: Path, mode: str) -> None:
+    """A namespace ends on its own; what is only guarded is ended before the next service lets a run go on."""
+    with service(project, mode) as served:
+        run_id = served.start_run()
+        born(traces)
+        launcher, _ = standing(project)
+        served.signal(signal.SIGSTOP)
+        os.kill(launcher, signal.SIGKILL)
+        served.signal(signal.SIGKILL)
+        served.ended()
+        if mode == wardens.GUARD:
+            left = broods.running(traces).keys()
+        else:
+            assert silent(traces)
+            left = set()
+    with service(project, mode) as served:
+        run = served.wait(run_id)
+
+    assert left == ({*FAMILY} if mode == wardens.GUARD else set())
+    assert (run["status"], broods.running(traces), silent(traces)) == ("done", {}, True)
+
+
+def test_a_killed_launcher(project: programs.Project, traces: Path, mode: str) -> None:
+    """After kill -9 of the launcher the agent is gone, and its step is begun again in the same service."""
+    with service(project, mode) as served:
+        run_id = served.start_run()
+        born(traces)
+        launcher, _ = standing(project)
+        os.kill(launcher, signal.SIGKILL)
+        stopped = silent(traces)
+        run = served.wait(run_id)
+
+        assert stopped
+        assert (run["status"], broods.running(traces)) == ("done", {}), run
+
+
+def test_a_killed_wrapper(project: programs.Project, traces: Path, mode: str) -> None:
+    """After kill -9 of the process that stands for the agent nothing of it is left; the step says what happened."""
+    with service(project, mode) as served:
+        run_id = served.start_run()
+        born(traces)
+        _, wrapper = standing(project)
+        os.kill(wrapper, signal.SIGKILL)
+        stopped = silent(traces)
+        run = served.wait(run_id)
+
+        assert stopped
+        assert [step["error"]["code"] for step in run["steps"] if step.get("error")] == ["agent_signalled"]
+
+
+def test_a_cancelled_run(project: programs.Project, traces: Path, mode: str) -> None:
+    """When a run has ended as cancelled, its agent is gone."""
+    with service(project, mode) as served:
+        run_id = served.start_run()
+        born(traces)
+        with served.http() as http:
+            answer = http.post(f"/api/runs/{run_id}/cancel")
+        run = served.wait(run_id)
+
+        assert answer.status_code == 200
+        assert (run["status"], broods.running(traces), silent(traces)) == ("cancelled", {}, True)
+
+
+def test_a_stopped_service(project: programs.Project, traces: Path, mode: str) -> None:
+    """A service that is stopped leaves no process of an agent, and the next one goes on with the run."""
+    with service(project, mode) as served:
+        run_id = served.start_run()
+        born(traces)
+        served.signal(signal.SIGTERM)
+        served.signal(signal.SIGTERM)
+        served.ended()
+        left = broods.running(traces)
+    with service(project, mode) as served:
+        run = served.wait(run_id)
+
+    assert (left, run["status"]) == ({}, "done")
