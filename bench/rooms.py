@@ -26,7 +26,8 @@ STEPS_AND_AGENT = "steps-{}-agent"
 GATE, AGENT, COMMAND = "gate", "agent", "command"
 """Recipes of one step that waits: for a person, for an agent that never answers, for a program that does nothing."""
 
-_ADDRESS = "http://bench.invalid"
+ADDRESS = "http://bench.invalid"
+"""Where these projects are said to be served."""
 
 
 def make_project(folder: Path, *, steps: tuple[int, ...] = (10,)) -> Path:
@@ -71,7 +72,7 @@ async def opened(
     Open a project as its service does: with its lock, and with recovery.
     """
     chosen = choose(project, max_running=max_running)
-    async with bootstrap.build(chosen, bootstrap.Use(address=_ADDRESS), world(performers)) as room:
+    async with bootstrap.build(chosen, bootstrap.Use(address=ADDRESS), world(performers)) as room:
         await room.engine.recovered()
         yield room
 
@@ -85,15 +86,25 @@ def request(recipe_id: str) -> requests.StartRequest:
 
 async def execute(room: bootstrap.Room, recipe_id: str) -> str:
     """
+    Start a run of a recipe, wait for its end, and return its id.
+
+    Raises:
+        RuntimeError: it did not end as done.
+    """
+    return await ended(room, request(recipe_id))
+
+
+async def ended(room: bootstrap.Room, asked: requests.StartRequest) -> str:
+    """
     Start a run, wait for its end, and return its id.
 
     Raises:
         RuntimeError: it did not end as done.
     """
-    started = await room.runs.start(request(recipe_id))
+    started = await room.runs.start(asked)
     state = await room.engine.ended(started.run_id)
     if state.value != "done":
-        raise RuntimeError(f"run {started.run_id} of {recipe_id} ended as {state}")
+        raise RuntimeError(f"run {started.run_id} of {asked.recipe_id} ended as {state}")
     return started.run_id
 
 

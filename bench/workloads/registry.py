@@ -18,6 +18,7 @@ from bench.workloads import (
     w08_restart,
     w09_commands,
     w10_followers,
+    w11_examples,
 )
 
 _ALL: tuple[workload.Workload, ...] = (
@@ -32,6 +33,7 @@ _ALL: tuple[workload.Workload, ...] = (
     w08_restart.WORKLOAD,
     w09_commands.WORKLOAD,
     w10_followers.WORKLOAD,
+    w11_examples.WORKLOAD,
 )
 """One line for each."""
 
