@@ -4,6 +4,7 @@ Talks: what those ask who speak with agents from message to message: recipes and
 
 from __future__ import annotations
 
+import dataclasses
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing, contextmanager
@@ -19,7 +20,7 @@ from app.control.requests import StartRequest
 from app.control.runs import Runs
 from app.dialects import prompt
 from app.dialects.agent_recipes import driver, parse
-from app.engine import agent_sessions, conversations, library, plain, runs, states, stores
+from app.engine import agent_sessions, conversations, library, plain, runs, states, stores, views
 
 NEWEST_KEPT = 4096
 """Conversations whose newest run is remembered; of others, their claims tell."""
@@ -96,14 +97,9 @@ class Talks:
             )
             flaw = errors.Flaw(path="$.recipe_id", code="wrong_dialect", message=message)
             raise errors.RequestInvalid(message, code="wrong_dialect", flaws=[flaw])
-        known = None if agent_session_id is None else await self._sessions.find(agent_session_id)
-        given = {conversations.ARGUMENT: agent_session_id} if agent_session_id is not None else {}
-        usual = {"backend": known.backend} if known else {}
+        own = {conversations.ARGUMENT: agent_session_id} if agent_session_id is not None else {}
         request = StartRequest(
-            recipe_id=recipe_id,
-            args={**usual, **args, **given},
-            working_dir=working_dir or (known.working_dir if known else None),
-            idempotency_key=idempotency_key,
+            recipe_id=recipe_id, args={**args, **own}, working_dir=working_dir, idempotency_key=idempotency_key
         )
         return await self._begin(request)
 
@@ -122,18 +118,16 @@ class Talks:
         Raises:
             errors.RequestInvalid, errors.Conflict, errors.NoRoom: as `start_recipe`.
         """
-        known = None if agent_session_id is None else await self._sessions.find(agent_session_id)
         own = {
             "text": text,
             conversations.ARGUMENT: agent_session_id or self._new_session_id(idempotency_key),
             "session_created": agent_session_id is not None,
         }
-        usual = {"backend": known.backend} if known else {}
         request = StartRequest(
             recipe_id=prompt.NAME,
             description=" ".join(text.split())[:_DESCRIPTION_CHARACTERS],
-            args={**usual, **args, **own},
-            working_dir=working_dir or (known.working_dir if known else None),
+            args={**args, **own},
+            working_dir=working_dir,
             idempotency_key=idempotency_key,
         )
         return await self._begin(request, self._prompt)
@@ -207,10 +201,18 @@ class Talks:
     # -- beginning
 
     async def _begin(self, request: StartRequest, own: Edition | None = None) -> Begun:
-        started = await self._runs.start(request, own)
-        named = request.args.get(conversations.ARGUMENT)
-        agent_session_id = named if isinstance(named, str) else driver.agent_session_id(started.run_id, 0)
-        return Begun(run_id=started.run_id, agent_session_id=agent_session_id, status=started.status)
+        named: str | None = request.args.get(conversations.ARGUMENT)
+        newest = await self._find_newest(named) if named is not None else None
+        before = None if newest is None else await self._runs.view(newest)
+        if before is not None and _repeats(request, before.start):
+            run_id, status = before.start.run_id, before.status
+        else:
+            # A recipe is told before its first prompt has claimed the conversation.
+            if before is not None and named is not None and _speaks(before, named):
+                raise agent_sessions.locked(named, before.start.run_id)
+            started = await self._runs.start(_completed(request, before.start if before else None), own)
+            run_id, status = started.run_id, started.status
+        return Begun(run_id=run_id, agent_session_id=named or driver.agent_session_id(run_id, 0), status=status)
 
     def _note(self, start: runs.RunStart) -> None:
         agent_session_id = conversation(start)
@@ -272,6 +274,28 @@ def conversation(start: runs.RunStart) -> str | None:
     if named is not None or start.dialect != parse.DIALECT:
         return named
     return driver.agent_session_id(start.run_id, 0)
+
+
+def _speaks(view: views.RunView, agent_session_id: str) -> bool:
+    told = (view.board.progress.machine or {}).get("sessionId")
+    return not view.status.finished and agent_session_id == (told or conversation(view.start))
+
+
+def _repeats(request: StartRequest, before: runs.RunStart) -> bool:
+    # Told by what was asked alone: what the first request left open was filled in from what came before it.
+    same_key = request.idempotency_key is not None and request.idempotency_key == before.idempotency_key
+    return same_key and request.recipe_id == before.recipe_id and request.args.items() <= before.args.items()
+
+
+def _completed(request: StartRequest, before: runs.RunStart | None) -> StartRequest:
+    """
+    Return a request with the backend and folder that its conversation has had so far, where it names none.
+    """
+    if before is None:
+        return request
+    usual = {"backend": before.args["backend"]} if "backend" in before.args else {}
+    working_dir = request.working_dir or before.working_dir
+    return dataclasses.replace(request, args={**usual, **request.args}, working_dir=working_dir)
 
 
 def _shown(entry: Entry) -> dict[str, plain.Json]:

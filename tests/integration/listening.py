@@ -51,7 +51,7 @@ class Client:
         """
         Return everything up to the next message of a type with these fields.
         """
-        told = []
+        told: list[dict[str, Any]] = []
         while not told or told[-1]["type"] != type or fields.items() - told[-1].items():
             told.append(await self.hear())
         return told

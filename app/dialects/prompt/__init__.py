@@ -51,7 +51,13 @@ _ARGS: Mapping[str, plain.Json] = {
 }
 
 RECIPE = library.Recipe(
-    recipe_id=NAME, dialect=NAME, label="Prompt", document={"id": NAME}, args_schema=_ARGS, total_steps=1
+    recipe_id=NAME,
+    dialect=NAME,
+    label="Prompt",
+    document={"id": NAME},
+    args_schema=_ARGS,
+    total_steps=1,
+    speaks_through="backend",
 )
 """What every plain prompt executes."""
 

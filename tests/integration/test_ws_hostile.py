@@ -1,0 +1,366 @@
+"""
+Clients of the WebSocket that mean ill or do not listen: each is answered or let go of, and nobody else notices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import logging
+import resource
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from app.api import ws_protocol
+from tests.integration import listening, served
+from tests.integration.listening import frame
+from tests.integration.project import Project
+from tests.unit.dialects.agent_recipes import workshop
+
+STARTED = {"recipe_id": "review-and-commit", "backend": "said"}
+MiB = 1024 * 1024
+_ASK = frame(b'{"type": "get_available_recipes"}')
+
+
+@pytest.fixture
+async def service(project: Project) -> AsyncIterator[listening.Listening]:
+    """
+    Return the service over the project, on a loopback port.
+    """
+    async with listening.on_a_port(project) as service:
+        yield service
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        ("", "malformed_message"),
+        ("{", "malformed_message"),
+        ("\x00", "malformed_message"),
+        ("NaN", "malformed_message"),
+        ('{"type": "prompt", "type": "prompt"}', "malformed_message"),
+        ('{"type": "prompt", "text": "\\u0000"}', "malformed_message"),
+        ('{"type": 1e999}', "malformed_message"),
+        ("[" * 100_000, "too_deep"),
+        ('{"a":' * 70 + "1" + "}" * 70, "too_deep"),
+        ("[]", "message_invalid"),
+        ("null", "message_invalid"),
+        ('"prompt"', "message_invalid"),
+        ("{}", "message_invalid"),
+        ('{"type": null}', "message_invalid"),
+        ('{"type": 7}', "unknown_type"),
+        ('{"type": ["prompt"]}', "unknown_type"),
+        ('{"type": {"a": 1}}', "unknown_type"),
+        ('{"type": "start-recipe"}', "unknown_type"),
+        ('{"type": "__class__"}', "unknown_type"),
+        ('{"type": "start_recipe"}', "message_invalid"),
+        ('{"type": "start_recipe", "recipe_id": 1}', "message_invalid"),
+        ('{"type": "start_recipe", "recipe_id": ""}', "message_invalid"),
+        ('{"type": "start_recipe", "recipe_id": "a", "recip": "b"}', "message_invalid"),
+        ('{"type": "start_recipe", "recipe_id": "a", "args": []}', "message_invalid"),
+        ('{"type": "exit_recipe"}', "message_invalid"),
+        ('{"type": "exit_recipe", "session_id": null}', "message_invalid"),
+        ('{"type": "get_available_recipes", "all": true}', "message_invalid"),
+        ('{"type": "prompt"}', "message_invalid"),
+        ('{"type": "prompt", "text": ["Hi"]}', "message_invalid"),
+        ('{"type": "prompt", "text": " \\n", "backend": "said"}', "args_invalid"),
+        ('{"type": "prompt", "text": "Hi", "backend": "-rf"}', "args_invalid"),
+        ('{"type": "prompt", "text": "Hi", "model": "huge"}', "args_invalid"),
+        ('{"type": "prompt", "text": "Hi", "idempotency_key": ""}', "message_invalid"),
+        ('{"type": "prompt", "text": "Hi", "backend": "said", "session_id": "../../x"}', "args_invalid"),
+        ('{"type": "exit_recipe", "session_id": "\\ud800"}', "unknown_agent_session"),
+        (b"{}", "binary_message"),
+        (b"", "binary_message"),
+        ('"' + "a" * MiB + '"', "message_too_large"),
+        ('"' + "é" * (MiB // 2) + '"', "message_too_large"),
+    ],
+)
+async def test_a_bad_message(service: listening.Listening, content: Any, code: str) -> None:
+    """What is wrong with a message is told with a code, and the connection goes on."""
+    async with service.client() as client:
+        await client.socket.send(content)
+        answer = await client.hear()
+        quiet = await client.silence()
+
+    assert set(answer) == {"type", "code", "message", "seq", "run_id"}
+    assert (answer["type"], answer["seq"], answer["run_id"]) == ("error", None, None)
+    assert answer["message"]
+    assert len(answer["message"]) < 1000
+    assert "Traceback" not in answer["message"]
+    assert answer["code"] == code
+    assert quiet
+
+
+async def test_near_names_are_offered(service: listening.Listening) -> None:
+    """A misspelt type or field is answered with the one that was probably meant, and its place."""
+    async with service.client() as client:
+        kind = await client.ask("start-recipe")
+        name = await client.ask("start_recipe", recip_id="rebase")
+
+    assert "did you mean start_recipe?" in kind["message"]
+    assert name["message"] in ("$.recipe_id: is required", "$.recip_id: is not known; did you mean recipe_id?")
+
+
+# -- frames
+
+
+async def test_huge_messages_are_not_held(service: listening.Listening) -> None:
+    """Messages of a quarter of a gigabyte are dropped as they come in, whole or in frames, and the connection goes on."""
+    part = bytes(8 * MiB)
+    async with listening.wire(service) as wire:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        await wire.write(b"\x81\xff" + (256 * MiB).to_bytes(8) + bytes(4))
+        for _ in range(32):
+            await wire.write(part)
+        answers = [await wire.hear()]
+        for place in range(32):
+            head = bytes([0x01 if place == 0 else 0x00, 0xFF]) + len(part).to_bytes(8) + bytes(4)
+            await wire.write(head, part)
+        await wire.write(frame(b"", opcode=9), frame(b"end", opcode=0))
+        assert (await wire.frame())[0] == 10
+        answers.append(await wire.hear())
+        await wire.write(frame(b'{"type": "get_available_recipes"}'))
+        answers.append(await wire.hear())
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+
+    assert [answer.get("code") for answer in answers] == ["message_too_large", "message_too_large", None]
+    assert grown < 100 * 1024
+
+
+async def test_a_flood_of_empty_frames(service: listening.Listening) -> None:
+    """A message of endless empty frames is too large as any other."""
+    async with listening.wire(service) as wire:
+        await wire.write(frame(b"", fin=False), *[frame(b"", opcode=0, fin=False)] * 400_000, frame(b"", opcode=0))
+        answer = await wire.hear()
+
+    assert answer["code"] == "message_too_large"
+
+
+async def test_a_message_in_frames(service: listening.Listening) -> None:
+    """Frames make one message, with control frames between them and cut at any byte on the way."""
+    content = frame(b'{"type": "get_', fin=False) + frame(b"?", opcode=9) + frame(b'available_recipes"}', opcode=0)
+    async with listening.wire(service) as wire:
+        for place in range(len(content)):
+            await wire.write(content[place : place + 1])
+            await asyncio.sleep(0)
+        assert await wire.frame() == (10, b"?")
+        answer = await wire.hear()
+
+    assert answer["type"] == "available_recipes"
+
+
+async def test_text_that_is_none(service: listening.Listening, caplog: pytest.LogCaptureFixture) -> None:
+    """Bytes that are not UTF-8 are told as such, even when a character is cut in two by frames, which is none."""
+    halves = '{"type": "é"}'.encode()
+    async with listening.wire(service) as wire:
+        await wire.write(frame(b"\xff\xfe"))
+        answers = [await wire.hear()]
+        await wire.write(frame(halves[:11], fin=False), frame(halves[11:], opcode=0))
+        answers.append(await wire.hear())
+
+    assert [answer["code"] for answer in answers] == ["not_text", "unknown_type"]
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        frame(b"{}", masked=False),
+        frame(b"{}", opcode=3),
+        frame(b"{}", opcode=0),
+        frame(b"a" * 126, opcode=9),
+        frame(b"{}", opcode=9, fin=False),
+        b"\xf1\x82" + bytes(6),
+        b"\x81\xff" + b"\xff" * 8 + bytes(4),
+        b"GET / HTTP/1.1\r\n\r\n",
+    ],
+)
+async def test_broken_framing(service: listening.Listening, broken: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """What is no WebSocket any more is closed with a code and without a traceback, and others are served."""
+    async with listening.wire(service) as wire, service.client() as other:
+        await wire.write(broken)
+        wire.writer.write_eof()
+        async with asyncio.timeout(served.PATIENCE_SECONDS):
+            last = await wire.reader.read()
+        quiet = await other.silence()
+
+    assert last == b"" or last[:1] in (b"\x88", b"\x81")
+    assert quiet
+    assert not [record for record in caplog.records if record.exc_info and record.levelno >= logging.ERROR]
+
+
+# -- who does not listen
+
+
+async def test_a_client_that_does_not_listen(service: listening.Listening, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks and asks but takes nothing holds nobody up, costs little memory, and is let go of after a while."""
+    monkeypatch.setattr(ws_protocol, "STALLED_SECONDS", 0.5)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    async with service.client() as client, listening.wire(service) as deaf:
+        _stop_listening(deaf)
+        deaf.writer.write(_ASK * 20_000)
+        assert await client.silence()
+        with pytest.raises(OSError):
+            await _write_on(deaf)
+        assert await client.silence()
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+
+    assert grown < 60 * 1024
+
+
+def _stop_listening(wire: listening.Wire) -> None:
+    transport: Any = wire.writer.transport
+    transport.pause_reading()
+
+
+async def _write_on(deaf: listening.Wire) -> None:
+    async with asyncio.timeout(served.PATIENCE_SECONDS):
+        while True:
+            await deaf.write(frame(b"", opcode=9))
+            await asyncio.sleep(0.05)
+
+
+async def test_a_stop_waits_for_nobody(project: Project) -> None:
+    """A service stops at once although a client does not take what it is told."""
+    loop = asyncio.get_running_loop()
+    async with contextlib.AsyncExitStack() as later:
+        async with listening.on_a_port(project) as service, service.client() as client:
+            deaf = await later.enter_async_context(listening.wire(service))
+            _stop_listening(deaf)
+            deaf.writer.write(_ASK * 2_000)
+            assert await client.silence()
+            began = loop.time()
+        took = loop.time() - began
+
+    assert took < 4
+
+
+# -- who may come
+
+
+def _refusal(status: InvalidStatus) -> tuple[int, dict[str, Any]]:
+    return status.response.status_code, json.loads(status.response.body)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "code"),
+    [
+        ({"Origin": "https://example.org"}, 403, "foreign_origin"),
+        ({"Origin": "null"}, 403, "foreign_origin"),
+    ],
+)
+async def test_pages_of_other_sites(service: listening.Listening, headers: Any, status: int, code: str) -> None:
+    """A page of another site is refused as over HTTP, with a problem document."""
+    with pytest.raises(InvalidStatus) as refused:
+        async with service.client(additional_headers=headers):
+            pass
+    told_status, problem = _refusal(refused.value)
+
+    assert (told_status, problem["code"], problem["status"]) == (status, code, status)
+
+
+async def test_own_pages(service: listening.Listening) -> None:
+    """A page of the service's own address may connect."""
+    async with service.client(origin=f"http://127.0.0.1:{service.port}") as client:
+        assert await client.silence()
+
+
+async def test_an_unknown_host(service: listening.Listening) -> None:
+    """A name that is not the service's is refused, so that no page can point its own name here."""
+    answer = await _handshake(service, "Host: evil.example")
+
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b'"unknown_host"' in answer
+
+
+async def test_the_token(project: Project) -> None:
+    """With a token, a connection needs it: in the header, or in a subprotocol for pages; nothing else will do."""
+    token = "s3cret-t0ken,with:everything/+="
+    encoded = base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")
+    async with listening.on_a_port(project, api_token=token) as service:
+        async with service.client(additional_headers={"Authorization": f"Bearer {token}"}) as client:
+            assert await client.silence()
+        async with service.client(subprotocols=["control-room", f"control-room.bearer.{encoded}"]) as page:
+            assert await page.silence()
+            chosen = page.socket.subprotocol
+        refused = []
+        for options in (
+            {},
+            {"additional_headers": {"Authorization": "Bearer wrong"}},
+            {"subprotocols": ["control-room"]},
+            {"subprotocols": ["control-room", "control-room.bearer."]},
+            {"subprotocols": ["control-room", f"control-room.bearer.{encoded[:-1]}"]},
+            {"subprotocols": [f"bearer.{encoded}"]},
+        ):
+            with pytest.raises(InvalidStatus) as status:
+                async with service.client(**options):
+                    pass
+            refused.append(_refusal(status.value))
+
+    assert chosen == "control-room"
+    assert {(status, problem["code"]) for status, problem in refused} == {(401, "unauthorized")}
+    assert token not in json.dumps(refused)
+
+
+async def test_no_page(service: listening.Listening) -> None:
+    """A plain request is told that this address is a WebSocket, and other addresses are none."""
+    plain = await service.http.get("/ws")
+    with pytest.raises(InvalidStatus) as refused:
+        async with connect(f"ws://127.0.0.1:{service.port}/nowhere", proxy=None):
+            pass
+
+    assert (plain.status_code, plain.json()["code"], plain.headers["upgrade"]) == (426, "upgrade_required", "websocket")
+    assert refused.value.response.status_code == 403
+
+
+async def test_a_service_that_stops(service: listening.Listening) -> None:
+    """Idle clients are told politely that the service stops, and new ones are closed in the same way."""
+    async with service.client() as client:
+        assert await client.silence()
+        service.release()
+        with pytest.raises(ConnectionClosed) as closed:
+            await client.hear()
+    async with service.client() as late:
+        with pytest.raises(ConnectionClosed) as closed_late:
+            await late.hear()
+
+    assert [one.value.rcvd and one.value.rcvd.code for one in (closed, closed_late)] == [1012, 1012]
+
+
+async def test_clients_that_come_and_go(service: listening.Listening) -> None:
+    """Clients that break off in the midst of everything leave nothing behind, and runs go on."""
+    service.project.say("code-review", text=workshop.OTHER_SAID, delay_seconds=0.3)
+    async with service.client() as client:
+        await client.say("start_recipe", **STARTED)
+        started = (await client.until("recipe_started"))[0]
+        client.socket.transport.abort()
+    subscribe = frame(json.dumps({"type": "subscribe", "session_id": started["session_id"]}).encode())
+    for _ in range(50):
+        async with listening.wire(service) as wire:
+            await wire.write(subscribe)
+            wire.writer.transport.abort()
+    shown = await service.until(started["run_id"], "done")
+    async with service.client() as client:
+        await client.say("subscribe", session_id=started["session_id"])
+        told = await client.until("turn_complete")
+
+    assert shown["ending"]["reason"] == "user-provided-other"
+    assert told[0] == started
+
+
+async def _handshake(service: listening.Listening, *headers: str) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
+    lines = ["GET /ws HTTP/1.1", *headers, "Upgrade: websocket", "Connection: Upgrade"]
+    key = base64.b64encode(b"0123456789abcdef").decode()
+    lines += [f"Sec-WebSocket-Key: {key}", "Sec-WebSocket-Version: 13", "", ""]
+    writer.write("\r\n".join(lines).encode())
+    async with asyncio.timeout(served.PATIENCE_SECONDS):
+        answer = await reader.read()
+    writer.close()
+    return answer

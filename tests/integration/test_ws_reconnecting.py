@@ -1,0 +1,235 @@
+"""
+Coming back: what a client of the WebSocket missed is told again, by the same process or the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.frames import Close
+
+from tests.integration import listening
+from tests.integration.project import Project
+from tests.unit.dialects.agent_recipes import workshop
+from tests.unit.dialects.agent_recipes.workshop import says
+
+STARTED = {"recipe_id": "review-and-commit", "backend": "said"}
+
+
+@pytest.fixture
+async def service(project: Project) -> AsyncIterator[listening.Listening]:
+    """
+    Return the service over the project, on a loopback port.
+    """
+    async with listening.on_a_port(project) as service:
+        yield service
+
+
+async def _whole(service: listening.Listening, **fields: Any) -> list[dict[str, Any]]:
+    async with service.client() as client:
+        await client.say("subscribe", **fields)
+        return await client.until("turn_complete")
+
+
+async def test_the_same_is_told_again(service: listening.Listening) -> None:
+    """A client that comes back hears the same messages again, from the first or behind the last one that it heard."""
+    service.project.say("code-review", text="hm")
+    service.project.say("code-review.reminder", text=says("no-issues"))
+    service.project.say("commit", text=says("committed"))
+    async with service.client() as client:
+        await client.say("start_recipe", **STARTED)
+        live = await client.until("turn_complete")
+    session = {"session_id": live[0]["session_id"]}
+
+    assert await _whole(service, **session) == live
+    for place, message in enumerate(live[:-1]):
+        assert await _whole(service, **session, after_seq=message["seq"]) == live[place + 1 :]
+
+
+async def test_nothing_was_missed(service: listening.Listening) -> None:
+    """A client that has heard everything is told once more that the conversation is idle."""
+    service.project.say("*", text=workshop.OTHER_SAID)
+    async with service.client() as client:
+        await client.say("start_recipe", **STARTED)
+        live = await client.until("turn_complete")
+    told = await _whole(service, session_id=live[0]["session_id"], after_seq=live[-1]["seq"])
+
+    assert told == live[-1:]
+
+
+async def test_missed_messages_come_before_new_ones(service: listening.Listening) -> None:
+    """Who subscribes in mid-recipe hears what was missed, and then what happens, without a gap or a repetition."""
+    service.project.say("code-review", text=says("no-issues"))
+    service.project.say("commit", text=says("committed"), delay_seconds=0.5)
+    async with service.client() as client:
+        await client.say("start_recipe", **STARTED)
+        first = await client.until("recipe_step_started")
+    async with service.client() as client:
+        await client.say("subscribe", session_id=first[0]["session_id"], after_seq=first[-1]["seq"])
+        rest = await client.until("turn_complete")
+
+    assert first + rest == await _whole(service, session_id=first[0]["session_id"])
+
+
+async def test_a_lost_reply_is_found(service: listening.Listening) -> None:
+    """A client that goes away before its prompt is answered finds the reply when it comes back."""
+    service.project.say("prompt", text="Hello.", delay_seconds=0.3)
+    async with service.client() as client:
+        await client.say("prompt", text="Hi!", backend="said", idempotency_key="lost")
+        assert await client.silence()
+    async with service.client() as client:
+        await client.say("prompt", text="Hi!", backend="said", idempotency_key="lost")
+        told = await client.until("turn_complete")
+    listed = (await service.http.get("/api/runs?recipe_id=prompt")).json()
+
+    assert told[0]["text"] == "Hello."
+    assert len(listed) == 1
+
+
+async def test_everybody_in_a_conversation_hears_it(service: listening.Listening) -> None:
+    """A subscriber hears what others begin in the conversation later, over HTTP too."""
+    service.project.say("prompt", text="Hello.")
+    service.project.say("code-review", text=workshop.OTHER_SAID)
+    async with service.client() as client, service.client() as other:
+        await client.say("prompt", text="Hi!", backend="said")
+        session_id = (await client.until("turn_complete"))[0]["session_id"]
+        await other.say("subscribe", session_id=session_id)
+        await other.until("turn_complete")
+        await client.say("prompt", text="And now?", session_id=session_id)
+        spoken = [await one.until("turn_complete") for one in (client, other)]
+        run_id = await service.start("review-and-commit", args={"backend": "said", "agent_session_id": session_id})
+        started = [await one.until("turn_complete") for one in (client, other)]
+
+    assert spoken[0] == spoken[1]
+    assert started[0] == started[1]
+    assert {message["run_id"] for message in started[0]} == {run_id}
+
+
+async def test_later_runs_are_told_behind_the_known_one(service: listening.Listening) -> None:
+    """With the run that it heard last, a client is told the rest of that, and then the newest run whole."""
+    service.project.say("prompt", text="Hello.")
+    async with service.client() as client:
+        await client.say("prompt", text="Hi!", backend="said")
+        first = await client.until("turn_complete")
+        await client.say("prompt", text="And now?", session_id=first[0]["session_id"])
+        second = await client.until("turn_complete")
+    async with service.client() as client:
+        known = {"session_id": first[0]["session_id"], "run_id": first[0]["run_id"], "after_seq": first[0]["seq"]}
+        await client.say("subscribe", **known)
+        told = await client.until("turn_complete") + await client.until("turn_complete")
+
+    assert told == first[1:] + second
+
+
+async def test_a_resumed_run_is_told_on(service: listening.Listening) -> None:
+    """When a person sends a failed run on, the conversation's clients hear that the recipe has started again."""
+    service.project.say("code-review", error={"code": "agent_error", "message": "no credit"})
+    async with service.client() as client:
+        await client.say("start_recipe", **STARTED)
+        failed = await client.until("turn_complete")
+        service.project.say("code-review", text=workshop.OTHER_SAID)
+        await service.http.post(f"/api/runs/{failed[0]['run_id']}/resume")
+        told = await client.until("turn_complete")
+    again = await _whole(service, session_id=failed[0]["session_id"], after_seq=failed[-1]["seq"])
+
+    assert [told[0]["type"], told[-2]["type"]] == ["recipe_started", "recipe_exited"]
+    assert (told[-2]["reason"], told[-2]["error"]) == ("user-provided-other", None)
+    assert again == told
+
+
+async def test_a_recipe_outlives_the_service(project: Project) -> None:
+    """A service that stops in mid-recipe says when to come again; the next one goes on, and nothing is told twice."""
+    project.say("code-review", text=says("no-issues"))
+    project.say("commit", hang=True)
+    async with listening.on_a_port(project) as service, service.client() as client:
+        await client.say("start_recipe", **STARTED)
+        before = await client.until("recipe_step_started", step="commit")
+        await service.until(before[0]["run_id"], step="commit")
+        service.release()
+        with pytest.raises(ConnectionClosed) as closed:
+            await client.hear()
+    project.say("commit", text=says("committed"))
+    async with listening.on_a_port(project) as service:
+        known = {"session_id": before[0]["session_id"], "after_seq": before[-1]["seq"]}
+        after = await _whole(service, **known)
+        again = await _whole(service, session_id=before[0]["session_id"])
+
+    assert closed.value.rcvd == Close(1012, "the service stops; subscribe again when it is back")
+    assert [message["type"] for message in after] == ["response", "recipe_exited", "turn_complete"]
+    assert after[1]["reason"] == "changes-committed"
+    assert again == before + after
+
+
+async def test_a_prompt_outlives_the_service(project: Project) -> None:
+    """A prompt that a stop cut off is sent again by the next service, and answered in the same conversation."""
+    project.say("prompt", hang=True)
+    async with listening.on_a_port(project) as service:
+        async with service.client() as client:
+            await client.say("prompt", text="Hi!", backend="said")
+            assert await client.silence()
+        run_id = (await service.http.get("/api/runs")).json()[0]["run_id"]
+        shown = await service.until(run_id, step="prompt")
+    project.say("prompt", text="Hello.")
+    async with listening.on_a_port(project) as service:
+        told = await _whole(service, session_id=shown["task"]["initial_args"]["agent_session_id"])
+
+    assert [message["type"] for message in told] == ["response", "turn_complete"]
+    assert told[0]["text"] == "Hello."
+
+
+async def test_a_conversation_after_a_restart_is_found_again(project: Project) -> None:
+    """The conversation that a recipe has moved on to is found by its own id, also by the next service."""
+    again = json.loads(json.dumps(workshop.AGAIN).replace('"small"', '"again"'))
+    recipe = workshop.recipe(id="again", initialStep="commit", steps={"commit": again})
+    project.write(".control-room/recipes/agent_recipes/again.json", json.dumps(recipe))
+    project.say("commit", text=says("committed"))
+    project.say("restart1/commit", text=workshop.OTHER_SAID)
+    async with listening.on_a_port(project) as service, service.client() as client:
+        await client.say("start_recipe", recipe_id="again", backend="said")
+        first = await client.until("turn_complete")
+        second = await client.until("turn_complete")
+    async with listening.on_a_port(project) as service, service.client() as client:
+        await client.say("subscribe", session_id=second[0]["session_id"], after_seq=first[-1]["seq"])
+        told = await client.until("turn_complete")
+
+    assert first[0]["session_id"] != second[0]["session_id"]
+    assert told == second
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"session_id": "nobody"}, "unknown_agent_session"),
+        ({"session_id": "nobody", "run_id": "20260210T143000Z-k3x9af"}, "run_not_found"),
+        ({"session_id": "nobody", "run_id": "../../etc"}, "run_not_found"),
+        ({"session_id": "../.."}, "unknown_agent_session"),
+        ({"session_id": "a", "after_seq": -1}, "message_invalid"),
+        ({"session_id": "a", "after_seq": 2**60}, "message_invalid"),
+        ({"session_id": "a", "after_seq": "1"}, "message_invalid"),
+        ({}, "message_invalid"),
+    ],
+)
+async def test_what_is_not_there(service: listening.Listening, fields: Any, code: str) -> None:
+    """A conversation or run that does not exist is told as such, and so is a number that cannot be one."""
+    async with service.client() as client:
+        answer = await client.ask("subscribe", **fields)
+
+    assert (answer["type"], answer["code"]) == ("error", code)
+
+
+async def test_many_clients(service: listening.Listening) -> None:
+    """A hundred clients of one conversation all hear the same."""
+    service.project.say("code-review", text=says("no-issues"), delay_seconds=0.3)
+    service.project.say("commit", text=says("committed"))
+    async with service.client() as client:
+        await client.say("start_recipe", **STARTED)
+        started = (await client.until("recipe_started"))[0]
+        told = await asyncio.gather(*(_whole(service, session_id=started["session_id"]) for _ in range(100)))
+        live = [started, *await client.until("turn_complete")]
+
+    assert all(one == live for one in told)
