@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+from app.agents.programs import results
 from app.agents.programs.program import Event, Failure, Heard, Invocation, Program, Turn, fits_argument, spoken, within
 
 _NO_ID = "00000000-0000-0000-0000-000000000000"
@@ -74,19 +75,7 @@ def _hear(event: Event, heard: Heard) -> None:
             heard.complete, heard.failure = True, None
             heard.add_usage(within(usage, "input_tokens"), within(usage, "output_tokens"))
         case "turn.failed":
-            heard.failure = Failure(message=_message(within(event, "error", "message")))
-
-
-def _message(told: object) -> str:
-    """
-    Return the words in an answer of the model's service that is passed on as it came.
-    """
-    words = str(told or "")
-    try:
-        inner = within(json.loads(words), "error", "message")
-    except ValueError:
-        inner = None
-    return inner if isinstance(inner, str) and inner else words
+            heard.failure = Failure(message=results.inner_words(str(within(event, "error", "message") or "")))
 
 
 PROGRAM = Program(

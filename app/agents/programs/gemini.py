@@ -68,6 +68,7 @@ PROGRAM = Program(
     invoke=_invoke,
     hear=_hear,
     unknown_session=("No previous sessions found", "Invalid session identifier", "Error resuming session"),
+    empty_reply=("model returned an empty response",),
     used_session=("already exists",),
     variables={"GEMINI_CLI_NO_RELAUNCH": "true"},
     endpoint_variable="GOOGLE_GEMINI_BASE_URL",

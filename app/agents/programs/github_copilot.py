@@ -59,6 +59,7 @@ PROGRAM = Program(
     wants_folder=True,
     tells=_USAGE_FILE,
     unknown_session=("No session or task matched", "No session, task"),
+    empty_reply=("No response was returned",),
     used_session=("already exists", "already in use"),
     variables={"COPILOT_AUTO_UPDATE": "false"},
     endpoint_variable="COPILOT_PROVIDER_BASE_URL",

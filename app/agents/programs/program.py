@@ -159,6 +159,8 @@ class Program:
     """What it says of a conversation that it does not know, as regular expressions."""
     used_session: tuple[str, ...] = ()
     """What it says of a name that another conversation has, likewise."""
+    empty_reply: tuple[str, ...] = ()
+    """What it says of a model that has said nothing, likewise."""
     models: Mapping[str, str] = field(default_factory=dict)
     """Models by tier; a tier without one is left to the program."""
     variables: Mapping[str, str] = field(default_factory=dict)

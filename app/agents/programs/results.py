@@ -4,6 +4,8 @@ Result records: the form in which several programs end a turn.
 
 from __future__ import annotations
 
+import orjson
+
 from app.agents.programs.program import Event, Failure, Heard, whole, within
 from app.engine import plain
 
@@ -29,7 +31,19 @@ def hear_error(event: Event, heard: Heard) -> None:
     if isinstance(message, str):
         code = within(event, "error", "code")
         status = code if isinstance(code, int) and 400 <= code < 600 else None
-        heard.failure = Failure(message=message, status=status, reason=_text(within(event, "error", "type")))
+        reason = _text(within(event, "error", "type"))
+        heard.failure = Failure(message=inner_words(message), status=status, reason=reason)
+
+
+def inner_words(told: str) -> str:
+    """
+    Return the words in an answer of the model's service that is passed on as it came.
+    """
+    try:
+        inner = within(orjson.loads(told), "error", "message")
+    except orjson.JSONDecodeError:
+        inner = None
+    return inner if isinstance(inner, str) and inner else told
 
 
 def _hear_result(event: Event, heard: Heard) -> None:

@@ -4,10 +4,11 @@ Verdicts: what came of a turn, by all that a program left behind. Its exit code 
 
 from __future__ import annotations
 
+import itertools
 import re
 import signal as signals
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 from app.agents.programs import wording
 from app.agents.programs.program import Failure, Heard, Program
@@ -15,6 +16,8 @@ from app.engine import ports, records
 from app.processes import wire
 
 _TAIL_CHARACTERS = 2_000
+_BEGIN_LINES = 1
+_LOGIN = re.compile(r"not logged in|run /login|invalid api key|no authentication information", re.IGNORECASE)
 _STATUS = re.compile(r"(?:status(?: code)?:?|API Error:?|HTTP|error:?) (?:HTTP )?\(?([45]\d\d)\b", re.IGNORECASE)
 _ENDED = {129: "SIGHUP", 130: "SIGINT", 137: "SIGKILL", 143: "SIGTERM"}
 _CODES = {401: "unauthorized", 403: "unauthorized", 413: "prompt_too_large", 429: "rate_limited"}
@@ -32,7 +35,7 @@ class Left:
     What a program left behind.
     """
 
-    stdout: Iterable[bytes] = ()
+    stdout: Iterator[bytes] = field(default_factory=lambda: iter(()))
     """Lines of its standard output."""
     stderr: bytes = b""
     """End of its standard error."""
@@ -54,8 +57,13 @@ def verdict(program: Program, left: Left, session_id: str | None = None) -> port
         session_id: Conversation that was to go on; an answer out of another one is none.
     """
     complaints = wording.plain_text(left.stderr)
-    heard = _heard(program, left, complaints)
-    error = _ended(program, left) or _told(program, left, heard, complaints) or _incomplete(program, heard, complaints)
+    printed = itertools.chain(begun := list(itertools.islice(left.stdout, _BEGIN_LINES)), left.stdout)
+    heard = _heard(program, replace(left, stdout=printed), complaints)
+    error = (
+        _ended(program, left)
+        or _told(program, left, heard, complaints)
+        or _incomplete(program, heard, complaints or _text(begun))
+    )
     if error is None and session_id is not None and heard.session_id not in (None, session_id):
         message = f"{program.label} began another conversation in place of {session_id:.80}."
         error = records.StepError(code="unknown_agent_session", message=message)
@@ -102,7 +110,11 @@ def _told(program: Program, left: Left, heard: Heard, complaints: str) -> record
         return _failed("unknown_agent_session", f"{program.label} does not know the conversation", failure, complaints)
     if _says(program.used_session, words, complaints):
         return _failed("agent_session_exists", f"{program.label} has that conversation already", failure, complaints)
+    if _says(program.empty_reply, words):
+        return _failed("empty_reply", f"{program.label} was told nothing by its model", failure, complaints)
     status = failure.status if failure and failure.status else _status(words or complaints)
+    if status is None and _LOGIN.search(words or complaints):
+        status = 401
     code = _CODES.get(status or 0, "agent_error")
     return _failed(code, f"{program.label} failed", failure, complaints, status)
 
@@ -111,10 +123,10 @@ def _says(patterns: tuple[str, ...], *texts: str) -> bool:
     return any(re.search(pattern, text, re.IGNORECASE) for pattern in patterns for text in texts)
 
 
-def _incomplete(program: Program, heard: Heard, complaints: str) -> records.StepError | None:
+def _incomplete(program: Program, heard: Heard, said: str) -> records.StepError | None:
     if heard.complete:
         return None
-    message = f"{program.label} ended without a reply that can be read: {_first_line(complaints) or 'it said nothing'}"
+    message = f"{program.label} ended without a reply that can be read: {_first_line(said) or 'it said nothing'}"
     return records.StepError(code="reply_unreadable", message=message)
 
 
@@ -143,6 +155,10 @@ def _name(number: int) -> str:
 def _status(words: str) -> int | None:
     found = _STATUS.search(words)
     return int(found[1]) if found else None
+
+
+def _text(lines: list[bytes]) -> str:
+    return wording.plain_text(b"".join(lines))
 
 
 def _first_line(words: str) -> str:

@@ -1,0 +1,65 @@
+"""
+Golden replies: what programs left behind, and what is to be made of it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from app.agents.programs import catalogue, verdicts
+from app.engine import ports
+
+FOLDER = Path(__file__).parent / "replies"
+
+
+def names() -> list[str]:
+    """
+    Return `program/case` of every golden reply.
+    """
+    return [f"{path.parent.name}/{path.stem}" for path in sorted(FOLDER.glob("*/*.json"))]
+
+
+def golden(name: str) -> dict[str, Any]:
+    """
+    Return a golden reply.
+    """
+    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def left(given: dict[str, Any]) -> verdicts.Left:
+    """
+    Return what a program left behind; lines that are objects or arrays are written as JSON.
+    """
+    return verdicts.Left(
+        stdout=iter([f"{line if isinstance(line, str) else json.dumps(line)}\n".encode() for line in given["stdout"]]),
+        stderr="\n".join(given["stderr"]).encode(),
+        exit_code=given["exit_code"],
+        signal=given["signal"],
+        cause=given["cause"],
+        extra=json.dumps(given["extra"]).encode() if "extra" in given else b"",
+    )
+
+
+def verdict(name: str, given: dict[str, Any]) -> ports.AgentReply:
+    """
+    Return what is made of it.
+    """
+    return verdicts.verdict(catalogue.PROGRAMS[name.partition("/")[0]], left(given))
+
+
+def told(reply: ports.AgentReply) -> dict[str, Any]:
+    """
+    Return a reply as golden files hold it.
+    """
+    usage, error = reply.usage, reply.error
+    return {
+        "text": reply.text,
+        "session_id": reply.agent_session_id,
+        "usage": usage and [usage.input_tokens, usage.output_tokens, usage.cost_usd],
+        "code": error and error.code,
+        "message": error and error.message,
+        "status": error and error.detail.get("status"),
+    }

@@ -1,0 +1,174 @@
+"""
+Verdicts: what is made of all that a program leaves behind, by golden replies and by torn ones.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.agents.configuration import BackendConfig
+from app.agents.programs import catalogue, template, verdicts, wording
+from app.agents.programs.verdicts import Left
+from tests.unit.agents import program_replies
+
+SUCCESS = {"type": "result", "is_error": False, "result": "PONG", "session_id": "s"}
+
+
+@pytest.mark.parametrize("name", program_replies.names())
+def test_a_golden_reply_is_understood(name: str) -> None:
+    """What each program writes, recorded from it or written by its documentation, leads to the reply beside it."""
+    golden = program_replies.golden(name)
+
+    assert program_replies.told(program_replies.verdict(name, golden)) == golden["reply"]
+
+
+@pytest.mark.parametrize("name", program_replies.names())
+def test_a_reply_with_text_is_the_only_success(name: str) -> None:
+    """Either there is an error with a code and a sentence, or there is a reply; never both."""
+    reply = program_replies.verdict(name, program_replies.golden(name))
+
+    assert (reply.error is None) or (not reply.text and reply.error.code and reply.error.message)
+
+
+@pytest.mark.parametrize("program", catalogue.PROGRAMS)
+def test_success_needs_every_sign(program: str) -> None:
+    """The same words are no success with another exit code, after a signal, or when we ended the program."""
+    golden = program_replies.golden(f"{program}/success")
+    changes = [{"exit_code": 3}, {"exit_code": None, "signal": 9}, {"cause": "timeout"}, {"cause": "idle"}]
+    codes = []
+    for change in changes:
+        error = program_replies.verdict(f"{program}/success", golden | change).error
+        codes.append(error and error.code)
+
+    assert codes == ["agent_error", "agent_signalled", "agent_timeout", "agent_idle"]
+
+
+@pytest.mark.parametrize("program", catalogue.PROGRAMS)
+def test_silence_is_no_success(program: str) -> None:
+    """A program that ends with code 0 and has printed nothing has failed."""
+    error = verdicts.verdict(catalogue.PROGRAMS[program], Left()).error
+
+    assert error is not None
+    assert error.code == "reply_unreadable"
+
+
+@pytest.mark.parametrize("program", catalogue.PROGRAMS)
+def test_a_reply_out_of_another_conversation_is_none(program: str) -> None:
+    """A program that was to go on with one conversation and has begun another one has forgotten everything."""
+    golden = program_replies.golden(f"{program}/success")
+    reply = verdicts.verdict(catalogue.PROGRAMS[program], program_replies.left(golden), "another")
+
+    assert reply.error is not None
+    assert reply.error.code == "unknown_agent_session"
+
+
+@pytest.mark.parametrize("program", catalogue.PROGRAMS)
+@given(st.data())
+@settings(max_examples=30, deadline=None)
+def test_no_words_bring_it_down(program: str, data: st.DataObject) -> None:
+    """Whatever a program writes, something is made of it."""
+    values = st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(
+                    ["type", "result", "error", "usage", "message", "part", "item", "data", "stats", "models", "x"]
+                ),
+                inner,
+                max_size=4,
+            )
+        ),
+        max_leaves=8,
+    )
+    types = ["result", "error", "text", "step_finish", "item.completed", "turn.completed", "turn.failed", "message"]
+    told = data.draw(st.lists(st.dictionaries(st.just("type"), st.sampled_from(types)) | values, max_size=5))
+    lines = [json.dumps(line).encode() + b"\n" for line in told] + [data.draw(st.binary(max_size=20))]
+    reply = verdicts.verdict(
+        catalogue.PROGRAMS[program], Left(stdout=iter(lines), stderr=data.draw(st.binary(max_size=30)))
+    )
+
+    assert isinstance(reply.text, str)
+    assert reply.error is None or reply.error.code
+
+
+class TestTemplates:
+    """
+    Programs that only `agents.json` knows.
+    """
+
+    def reply(self, printed: bytes, **given: object) -> tuple[str, str | None]:
+        """
+        Return text and code of what is made of an output.
+        """
+        config = BackendConfig(name="aider", type="template", command=("aider",), **given)  # type: ignore[arg-type]
+        lines = iter(printed.splitlines(keepends=True))
+        reply = verdicts.verdict(template.program(config), Left(stdout=lines))
+        return reply.text, reply.error and reply.error.code
+
+    def test_what_is_printed_is_the_reply(self) -> None:
+        """Without paths the whole output is the reply, without colours and surrounding space."""
+        assert self.reply(b"\n\x1b[31mOne\x1b[0m\n{}\n") == ("One\n{}", None)
+
+    def test_nothing_printed_is_no_reply(self) -> None:
+        """An empty output is a failure here too."""
+        assert self.reply(b"\n") == ("", "reply_unreadable")
+
+    def test_paths_lead_to_the_reply(self) -> None:
+        """With paths the last object that has a text is the reply."""
+        printed = b'noise\n{"a": {"b": "one"}}\n{"a": {"b": "two"}}\n{"a": 5}\n'
+
+        assert self.reply(printed, reply={"text": "a.b"}) == ("two", None)
+
+    def test_an_error_is_told(self) -> None:
+        """What stands at the path of the error is one."""
+        printed = b'{"text": "so far", "error": {"message": "status 429"}}'
+
+        assert self.reply(printed, reply={"text": "text", "error": "error.message"}) == ("", "rate_limited")
+
+
+class TestWording:
+    """
+    JSON among other things.
+    """
+
+    @pytest.mark.parametrize(
+        "written",
+        [
+            b'{"a": 1}',
+            b'warning\n{"a": 1}\n',
+            b'[{"a": 1}, 5]',
+            b'{\n  "a":\n 1\n}\nbye\n',
+            b'[\n {"a": 1}\n]\n',
+            b'{"a": 1}\n{"torn',
+            b'{"torn\n{"a": 1}\n',
+        ],
+    )
+    def test_objects_are_found(self, written: bytes) -> None:
+        """An object is found on a line, in an array, over many lines, and beside torn ones."""
+        assert list(wording.events(written.splitlines(keepends=True))) == [{"a": 1}]
+
+    @pytest.mark.parametrize(
+        ("written", "expected"),
+        [
+            ('{"a": 1}', {"a": 1}),
+            ('Error: x {\n  status: 400\n}\n{\n "a": {\n  "b": 1\n }\n}\n', {"a": {"b": 1}}),
+            ("Error: x {\n  status: 400\n}\n", None),
+            ("", None),
+            ("{", None),
+        ],
+    )
+    def test_the_last_object_is_found(self, written: str, expected: object) -> None:
+        """What a text ends with is found behind things that only look like it."""
+        assert wording.last_event(written) == expected
+
+    def test_a_megabyte_is_read(self) -> None:
+        """A long reply is one like any other."""
+        text = "é\n" * 500_000
+        lines = iter([json.dumps(SUCCESS | {"result": text}).encode()])
+
+        assert verdicts.verdict(catalogue.PROGRAMS["claude-code"], Left(stdout=lines)).text == text
