@@ -16,6 +16,7 @@ from app.agents.programs import backend as program_backend
 from app.agents.programs import catalogue, template
 from app.agents.programs.program import Program
 from app.agents.scripted import RecordingBackend, ScriptedBackend
+from app.agents.servers import acp_backend, services, vendors
 from app.agents.surroundings import Surroundings
 from app.engine import ports
 
@@ -152,6 +153,18 @@ def _program(program: Program) -> BackendType:
     )
 
 
+def _service(vendor: services.Vendor) -> BackendType:
+    return BackendType(
+        make=lambda config, around: services.ServiceBackend(config, vendor, around),
+        lacks=lambda config, around: _message(vendor.lacks(config, around.environ)),
+        fields=frozenset({"base_url", "api_key_env"}),
+    )
+
+
+def _message(lack: errors.AgentFailed | None) -> str | None:
+    return None if lack is None else lack.message
+
+
 _OF_PROGRAMS = frozenset({"command", "arguments", "idle_seconds"})
 
 TYPES: Mapping[str, BackendType] = {
@@ -160,6 +173,14 @@ TYPES: Mapping[str, BackendType] = {
         make=lambda config, around: program_backend.ProgramBackend(template.program(config), config, around),
         lacks=lambda config, around: program_backend.lacks(template.program(config), config, around),
         fields=frozenset({"command", "resume", "tools_on", "tools_off", "reply", "idle_seconds"}),
+        needed=frozenset({"command"}),
+    ),
+    "openai": _service(vendors.OPENAI),
+    "anthropic": _service(vendors.ANTHROPIC),
+    "acp": BackendType(
+        make=acp_backend.AcpBackend,
+        lacks=lambda config, around: _message(acp_backend.lacks(config, around.environ)),
+        fields=frozenset({"command", "arguments", "idle_seconds"}),
         needed=frozenset({"command"}),
     ),
     "local": BackendType(make=_local, lacks=lambda _, __: local.lacks()),

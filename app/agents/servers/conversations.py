@@ -46,7 +46,7 @@ async def messages(sessions: agent_sessions.AgentSessions, prompt: ports.AgentPr
     return _merged([*past, Message(role="user", text=prompt.text)])
 
 
-async def remember(sessions: agent_sessions.AgentSessions, prompt: ports.AgentPrompt, reply: str) -> None:
+async def remember(sessions: agent_sessions.AgentSessions, backend: str, prompt: ports.AgentPrompt, reply: str) -> None:
     """
     Keep a prompt and its reply, both or neither.
     """
@@ -55,6 +55,14 @@ async def remember(sessions: agent_sessions.AgentSessions, prompt: ports.AgentPr
     place = {"run_id": prompt.run_id, "key": prompt.key, "attempt": prompt.attempt}
     said = [{"role": "user", "text": prompt.text, **place}, {"role": "assistant", "text": reply, **place}]
     await sessions.add_turns(prompt.agent_session_id, said)
+    if await sessions.find(prompt.agent_session_id) is None:
+        session = agent_sessions.AgentSession(
+            agent_session_id=prompt.agent_session_id,
+            backend=backend,
+            working_dir=str(prompt.working_dir),
+            created=True,
+        )
+        await sessions.keep(session)
 
 
 def _in_force(turns: Sequence[Mapping[str, plain.Json]]) -> list[Mapping[str, plain.Json]]:

@@ -180,7 +180,7 @@ class ServiceBackend:
         answer = await service.ask(question)
         error = _error(answer, prompt)
         if error is None:
-            await conversations.remember(self._surroundings.sessions, prompt, answer.text)
+            await conversations.remember(self._surroundings.sessions, self._config.name, prompt, answer.text)
         return ports.AgentReply(
             text="" if error else answer.text,
             agent_session_id=prompt.agent_session_id,

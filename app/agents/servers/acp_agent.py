@@ -1,0 +1,241 @@
+"""
+An agent of the Agent Client Protocol at work: its process, which the supervisor holds, and the line to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from app import clock, errors
+from app.agents.servers import acp_line, acp_turns
+from app.agents.surroundings import Supervisor
+from app.engine import plain
+from app.processes import commands
+
+if TYPE_CHECKING:
+    import acp
+    from acp import schema
+
+OPENING_SECONDS = 120.0
+"""Longest time until an agent answers anything but a prompt."""
+
+PARTING_SECONDS = 3.0
+"""How long an agent may take to end by itself once nobody speaks with it any more."""
+
+CANCEL_SECONDS = 1.0
+"""How long it may take to end a turn that is cancelled, before it is ended itself."""
+
+_TAIL_CHARACTERS = 2_000
+
+T = TypeVar("T")
+
+
+class Agent:
+    """
+    A running agent.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        line: acp_line.Line,
+        turn: acp_turns.Turn,
+        connection: acp.ClientSideConnection,
+        ending: asyncio.Task[commands.Ended],
+        clock: clock.Clock,
+    ) -> None:
+        self._name, self._line, self._ending, self._clock = name, line, ending, clock
+        self._parting_seconds = PARTING_SECONDS
+        self.turn = turn
+        """What it has said."""
+        self.connection = connection
+        """The protocol."""
+
+    async def ask(self, what: Awaitable[T]) -> T:
+        """
+        Wait for the answer to anything but a prompt, as long as the agent lives.
+
+        Raises:
+            acp.RequestError: it refused.
+            errors.AgentFailed: `agent_missing`, `agent_timeout`, `agent_idle`, `agent_signalled`, `agent_error`,
+                `reply_unreadable` or `tools_cannot_be_turned_off`.
+        """
+        return await self._answer(what, OPENING_SECONDS, None)
+
+    async def prompt(self, session_id: str, text: str, idle_seconds: float | None) -> schema.PromptResponse:
+        """
+        Say something and wait for the end of the turn; a cancellation is told to the agent before it is ended.
+
+        Raises:
+            acp.RequestError, errors.AgentFailed: as `ask`.
+        """
+        import acp
+
+        self.turn.begin()
+        saying = self.connection.prompt(session_id, [acp.text_block(text)])
+        try:
+            return await self._answer(saying, None, idle_seconds)
+        except BaseException as error:
+            self._parting_seconds = CANCEL_SECONDS
+            if isinstance(error, asyncio.CancelledError) or self.turn.alarm.done():
+                with contextlib.suppress(ConnectionError, TimeoutError):
+                    async with asyncio.timeout(CANCEL_SECONDS):
+                        await self.connection.cancel(session_id)
+            raise
+
+    async def part(self) -> None:
+        """
+        Hang up, and see to it that nothing of the agent is left.
+        """
+        with contextlib.suppress(ConnectionError):
+            await self.connection.close()
+        await asyncio.wait([self._ending], timeout=self._parting_seconds)
+        await end(self._ending)
+
+    async def _answer(self, what: Awaitable[T], seconds: float | None, idle_seconds: float | None) -> T:
+        work = asyncio.ensure_future(what)
+        begun = self._clock.monotonic()
+        try:
+            while not work.done():
+                wait = self._wait_seconds(begun, seconds, idle_seconds)
+                if wait <= 0:
+                    raise self._silent(begun, seconds)
+                both: list[asyncio.Future[Any]] = [work, self.turn.alarm]
+                await asyncio.wait(both, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+                if self.turn.alarm.done():
+                    raise self._out_of_hand(self.turn.alarm.result())
+            return work.result()
+        except ConnectionError as error:
+            raise await self._parted() from error
+        except ValueError as error:
+            # The package builds its values from what the agent says; what does not fit is the agent's fault.
+            raise _unreadable(self._name, plain.preview(str(error))) from error
+        finally:
+            work.cancel()
+
+    def _wait_seconds(self, begun: float, seconds: float | None, idle_seconds: float | None) -> float:
+        now = self._clock.monotonic()
+        limits = [begun + seconds - now] if seconds is not None else []
+        if idle_seconds is not None:
+            limits.append(max(self._line.heard_at, begun) + idle_seconds - now)
+        return min(limits, default=OPENING_SECONDS)
+
+    def _silent(self, begun: float, seconds: float | None) -> errors.AgentFailed:
+        if seconds is not None and self._clock.monotonic() >= begun + seconds:
+            message = f"The agent {self._name} did not answer within {seconds:g} seconds."
+            return errors.AgentFailed(message, code="agent_timeout", detail={"timeout_seconds": seconds})
+        return errors.AgentFailed(f"The agent {self._name} said nothing for too long.", code="agent_idle")
+
+    def _out_of_hand(self, tool: str) -> errors.AgentFailed:
+        message = f"The agent {self._name} used a tool, though it was told to use none: {tool}."
+        return errors.AgentFailed(
+            message, code="tools_cannot_be_turned_off", detail={"backend": self._name, "tool": tool}
+        )
+
+    async def _parted(self) -> errors.AgentFailed:
+        """
+        Return why there is no more to be heard of the agent.
+        """
+        if self._line.fault is not None:
+            return _unreadable(self._name, self._line.fault)
+        await asyncio.wait([self._ending], timeout=PARTING_SECONDS)
+        if not self._ending.done():
+            return _unreadable(self._name, "it closed its output and lived on")
+        return self._ended()
+
+    def _ended(self) -> errors.AgentFailed:
+        try:
+            ended = self._ending.result()
+        except errors.ControlRoomError as error:
+            return not_started(self._name, error)
+        told = ended.stderr.content.decode("utf-8", "replace").strip()[-_TAIL_CHARACTERS:]
+        detail = {"exit_code": ended.exit_code, "signal": ended.signal, "stderr": told, "stray": self._line.stray}
+        code, how = "agent_error", f"with exit code {ended.exit_code}"
+        if ended.cause == "timeout":
+            code, how = "agent_timeout", "because its time was over"
+        elif ended.signal is not None:
+            code, how = "agent_signalled", f"by signal {ended.signal}"
+        message = f"The agent {self._name} ended in the middle of a turn, {how}."
+        return errors.AgentFailed(
+            message, code=code, detail={name: fact for name, fact in detail.items() if fact not in (None, "", [])}
+        )
+
+
+@asynccontextmanager
+async def started(
+    name: str,
+    supervisor: Supervisor,
+    request: Callable[[int, int], commands.Request],
+    tools: bool,
+    clock: clock.Clock,
+) -> AsyncIterator[Agent]:
+    """
+    Run an agent for the block; nothing of it is left afterwards.
+
+    Args:
+        request: Makes the request for its process, from the descriptors that it reads from and writes to.
+        tools: Whether it is allowed what it asks for.
+    """
+    import acp
+
+    hears, writes = socket.socketpair()
+    says, reads = socket.socketpair()
+    ending = asyncio.ensure_future(supervisor.run(request(reads.detach(), writes.detach())))
+    agent = None
+    try:
+        turn = acp_turns.Turn(tools=tools)
+        line = await acp_line.Line.over(hears, says, clock, turn.take)
+        person = cast("Any", acp_turns.Person(tools=tools))
+        agent = Agent(name, line, turn, acp.connect_to_agent(person, line), ending, clock)
+        yield agent
+    finally:
+        await _shielded(agent.part() if agent is not None else end(ending))
+
+
+async def end(ending: asyncio.Task[commands.Ended]) -> None:
+    """
+    End a process, and wait until nothing of it is left.
+    """
+    ending.cancel()
+    await asyncio.wait([ending])
+    if not ending.cancelled():
+        ending.exception()  # whoever asked has been told
+
+
+def not_started(name: str, error: errors.ControlRoomError) -> errors.AgentFailed:
+    """
+    Return what it means that an agent's process could not be run.
+    """
+    if error.code in ("program_missing", "program_not_executable"):
+        message = f"The agent {name} is not installed here: {error.message} Give its `command` in agents.json."
+        return errors.AgentFailed(message, code="agent_missing", detail=error.detail)
+    return errors.AgentFailed(
+        f"The agent {name} could not be run: {error.message}", code=error.code, detail=error.detail
+    )
+
+
+def _unreadable(name: str, why: str) -> errors.AgentFailed:
+    return errors.AgentFailed(
+        f"What the agent {name} writes is not the Agent Client Protocol: {why}.", code="reply_unreadable"
+    )
+
+
+async def _shielded(work: Awaitable[None]) -> None:
+    """
+    Do a piece of work to its end, whoever loses patience; a cancellation is passed on afterwards.
+    """
+    task = asyncio.ensure_future(work)
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        raise asyncio.CancelledError
+    task.result()

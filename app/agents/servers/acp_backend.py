@@ -1,0 +1,192 @@
+"""
+The backend for agents of the Agent Client Protocol: one process for each prompt, spoken with over its standard streams.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from datetime import datetime
+from importlib import util
+from pathlib import Path
+
+from app import errors
+from app.agents.configuration import TIERS, BackendConfig
+from app.agents.programs import environment, program
+from app.agents.servers import acp_agent, acp_holds, acp_opening, acp_verdicts, services
+from app.agents.surroundings import Surroundings
+from app.engine import agent_sessions, ports
+from app.processes import commands
+
+DEFAULT_TIMEOUT_SECONDS = 60 * 60.0
+"""Wall-clock limit of a prompt that sets none."""
+
+_PACKAGE, _MODULE, _EXTRA = "agent-client-protocol", "acp", "acp"
+# It names the file of a conversation for the minute, and loads it wrongly within that minute.
+_MINUTELY = "gemini"
+
+
+class AcpBackend:
+    """
+    Speak with an agent that is started for each prompt, and answer what it asks for permission.
+    """
+
+    def __init__(self, config: BackendConfig, surroundings: Surroundings) -> None:
+        self._config, self._around = config, surroundings
+        self._begun_at: dict[str, datetime] = {}
+
+    def get_name(self) -> str:
+        """
+        Return the backend's name.
+        """
+        return self._config.name
+
+    def resolve_model(self, tier: str) -> str | None:
+        """
+        Return the configured model of a tier, None for the agent's own choice; a name stands for itself otherwise.
+        """
+        return self._config.models.get(tier) or (None if tier in TIERS else tier)
+
+    async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
+        """
+        Start the agent, open the conversation, send the prompt and wait for the end of its turn.
+
+        Raises:
+            errors.AgentFailed: `agent_missing`, `tools_cannot_be_turned_off`, `unknown_agent_session`, `unknown_model`,
+                `agent_timeout`, `agent_idle`, `agent_signalled`, `reply_unreadable`, or the agent's own refusal.
+        """
+        if (lack := lacks(self._config, self._around.environ)) is not None:
+            raise lack
+        wish = self._wish(prompt, await self._kept(prompt))
+        await self._pass_the_minute(wish.session_id)
+        running = acp_agent.started(
+            self._config.name,
+            self._around.supervisor,
+            lambda reads, writes: self._request(prompt, wish.hold, reads, writes),
+            tools=prompt.tools,
+            clock=self._around.clock,
+        )
+        async with running as agent:
+            return await self._spoken(agent, prompt, wish)
+
+    async def close(self) -> None:
+        """
+        Nothing is held: every agent ends with its prompt.
+        """
+
+    # -- before the agent is started
+
+    async def _kept(self, prompt: ports.AgentPrompt) -> agent_sessions.AgentSession | None:
+        if prompt.agent_session_id is None:
+            return None
+        return await self._around.sessions.find(prompt.agent_session_id)
+
+    def _wish(self, prompt: ports.AgentPrompt, kept: agent_sessions.AgentSession | None) -> acp_opening.Wish:
+        hold = None if prompt.tools else acp_holds.of(_words(self._config))
+        if hold is None and not prompt.tools:
+            raise acp_opening.unheld(self._config.name, "nothing is known that would keep it from that")
+        if kept is not None and kept.backend != self._config.name:
+            why = f"it is held through the backend {kept.backend}"
+            raise acp_verdicts.unknown_session(self._config.name, kept.agent_session_id, why)
+        certain = prompt.session_created or (kept is not None and kept.created)
+        # One that was begun elsewhere is named by the agent's own name for it.
+        known = kept.program_session_id if kept is not None else None
+        return acp_opening.Wish(
+            backend=self._config.name,
+            cwd=str(prompt.working_dir),
+            session_id=known or (prompt.agent_session_id if certain else None),
+            certain=certain,
+            hold=hold,
+            model=prompt.model,
+        )
+
+    async def _pass_the_minute(self, session_id: str | None) -> None:
+        begun_at = self._begun_at.pop(session_id or "", None)
+        now = self._around.clock.now()
+        if begun_at is not None and (now - begun_at).total_seconds() < 60 and begun_at.minute == now.minute:
+            await self._around.clock.sleep(60.5 - now.second)
+
+    def _request(
+        self, prompt: ports.AgentPrompt, hold: acp_holds.Hold | None, reads: int, writes: int
+    ) -> commands.Request:
+        own = hold or acp_holds.Hold(name="")
+        return commands.Request(
+            argv=(*_words(self._config), *self._config.arguments, *own.arguments),
+            run_id=prompt.run_id,
+            cwd=Path(prompt.working_dir),
+            env={**environment.cleaned(self._around.environ, prompt.working_dir), **own.env, **prompt.env},
+            stdin=reads,
+            stdout=writes,
+            timeout_seconds=prompt.timeout_seconds or DEFAULT_TIMEOUT_SECONDS,
+            contained=True,
+            agent_session_id=prompt.agent_session_id,
+        )
+
+    # -- with the agent
+
+    async def _spoken(
+        self, agent: acp_agent.Agent, prompt: ports.AgentPrompt, wish: acp_opening.Wish
+    ) -> ports.AgentReply:
+        import acp
+
+        name = self._config.name
+        session_id = wish.session_id
+
+        async def begun(new_id: str) -> None:
+            nonlocal session_id
+            session_id = new_id
+            await self._keep(prompt, new_id, created=False)
+
+        try:
+            opened = await acp_opening.opened(agent, wish, begun)
+            if opened.is_new and _MINUTELY in opened.known_as:
+                self._begun_at[opened.session_id] = self._around.clock.now()
+            message = program.Turn(prompt=prompt, config=self._config).message()
+            response = await agent.prompt(opened.session_id, message, self._config.idle_seconds)
+        except acp.RequestError as error:
+            return ports.AgentReply(
+                text="",
+                agent_session_id=session_id,
+                usage=agent.turn.usage(None),
+                error=acp_verdicts.refused(name, error),
+            )
+        reply = acp_verdicts.reply(name, agent.turn, response, opened.known_as)
+        if reply.error is None:
+            await self._keep(prompt, opened.session_id, created=True)
+        return ports.AgentReply(
+            text=reply.text, agent_session_id=opened.session_id, usage=reply.usage, error=reply.error
+        )
+
+    async def _keep(self, prompt: ports.AgentPrompt, session_id: str, *, created: bool) -> None:
+        ours = prompt.agent_session_id
+        if ours is None:
+            return
+        kept = agent_sessions.AgentSession(
+            agent_session_id=ours,
+            backend=self._config.name,
+            working_dir=str(prompt.working_dir),
+            program_session_id=None if session_id == ours else session_id,
+            created=created,
+        )
+        if kept != await self._around.sessions.find(ours):
+            await self._around.sessions.keep(kept)
+
+
+def lacks(config: BackendConfig, environ: Mapping[str, str]) -> errors.AgentFailed | None:
+    """
+    Say what keeps an agent from being spoken with; None where nothing does. Nothing is started.
+    """
+    if util.find_spec(_MODULE) is None:
+        return services.missing(config.name, _PACKAGE, _EXTRA)
+    command = _words(config)[0]
+    if shutil.which(command, path=environ.get("PATH", os.defpath)) is None:
+        message = (
+            f"The backend {config.name} names {command!r:.200}, which is not found; install it, or correct `command`."
+        )
+        return errors.AgentFailed(message, code="agent_missing", detail={"program": command})
+    return None
+
+
+def _words(config: BackendConfig) -> tuple[str, ...]:
+    return tuple(part for part in config.command if isinstance(part, str))

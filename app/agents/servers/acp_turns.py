@@ -1,0 +1,130 @@
+"""
+Turns with an agent of the Agent Client Protocol: what it says, does and asks, and what it is allowed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from app.engine import plain, records
+
+if TYPE_CHECKING:
+    from acp import schema
+
+MAX_TEXT_CHARACTERS = 16 * 1024 * 1024
+"""Longest reply."""
+
+_HARMLESS_KINDS = frozenset({"think", "switch_mode"})
+_BEGUN = frozenset({"in_progress", "completed"})
+
+
+class Turn:
+    """
+    What has been heard of one turn.
+    """
+
+    def __init__(self, *, tools: bool) -> None:
+        self._tools = tools
+        self._before, self._now, self._size = "", list[str](), 0
+        self._tools_called: dict[str, Mapping[str, Any]] = {}
+        self._cost_before = 0.0
+        self._cost: float | None = None
+        self.called = 0
+        """How often it has called a tool."""
+        self.alarm: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """Done once it uses a tool though it was to use none; its result says which."""
+        self.too_long = False
+        """Whether it has said more than can be held."""
+
+    def begin(self) -> None:
+        """
+        Forget what was heard before the prompt: an agent that loads a conversation tells all of it again.
+        """
+        self._before, self._now, self._size, self._tools_called = "", [], 0, {}
+        self.called, self.too_long = 0, False
+        self._cost_before, self._cost = self._cost or 0.0, None
+
+    def take(self, _: str, update: Mapping[str, Any]) -> None:
+        """
+        Take in an update of the session.
+        """
+        match update:
+            case {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": str(text)}}:
+                self._size += len(text)
+                self.too_long = self._size > MAX_TEXT_CHARACTERS
+                if not self.too_long:
+                    self._now.append(text)
+            case {"sessionUpdate": "tool_call", "toolCallId": str(name)}:
+                self.called += 1
+                # What is said before a tool is used is no reply if something follows it.
+                self._before, self._now, self._size = self.text(), [], 0
+                self._judge(name, update)
+            case {"sessionUpdate": "tool_call_update", "toolCallId": str(name)}:
+                self._judge(name, update)
+            case {"sessionUpdate": "usage_update", "cost": {"amount": int() | float() as amount, "currency": "USD"}}:
+                self._cost = float(amount)
+
+    def text(self) -> str:
+        """
+        Return the last that was said in one go.
+        """
+        return "".join(self._now).strip() or self._before
+
+    def usage(self, response: schema.PromptResponse | None) -> records.Usage | None:
+        """
+        Return what the turn cost, as far as it was told.
+        """
+        cost = None if self._cost is None else max(self._cost - self._cost_before, 0.0)
+        tokens = (0, 0)
+        if response is not None and (told := response.usage) is not None:
+            cached = (told.cached_read_tokens or 0) + (told.cached_write_tokens or 0)
+            tokens = told.input_tokens + cached, told.output_tokens + (told.thought_tokens or 0)
+        elif response is not None:
+            tokens = _quota(response.field_meta)
+        if cost is None and tokens == (0, 0):
+            return None
+        return records.Usage(input_tokens=tokens[0], output_tokens=tokens[1], cost_usd=cost or 0.0)
+
+    def _judge(self, name: str, update: Mapping[str, Any]) -> None:
+        if self._tools:
+            return
+        told = self._tools_called[name] = {**self._tools_called.get(name, {}), **update}
+        acts = told.get("status") in _BEGUN and told.get("kind") not in _HARMLESS_KINDS
+        if acts and not self.alarm.done():
+            self.alarm.set_result(plain.preview(str(told.get("title") or told.get("kind"))))
+
+
+class Person:
+    """
+    The one whom an agent asks for permission: always allowed where it may use tools, and never where it may not.
+    """
+
+    def __init__(self, *, tools: bool) -> None:
+        self._wanted = ("allow_once", "allow_always") if tools else ("reject_once", "reject_always")
+        self.asked: list[str] = []
+        """What it asked for."""
+
+    async def request_permission(
+        self, session_id: str, tool_call: schema.ToolCallUpdate, options: list[schema.PermissionOption], **_: Any
+    ) -> schema.RequestPermissionResponse:
+        """
+        Choose the option that holds for this once; a lasting one would be kept in the user's own settings.
+        """
+        from acp import schema
+
+        self.asked.append(plain.preview(tool_call.title or tool_call.tool_call_id))
+        for wanted in self._wanted:
+            for option in options:
+                if option.kind == wanted:
+                    chosen = schema.AllowedOutcome(outcome="selected", option_id=option.option_id)
+                    return schema.RequestPermissionResponse(outcome=chosen)
+        return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
+
+
+def _quota(meta: Mapping[str, Any] | None) -> tuple[int, int]:
+    match meta:
+        case {"quota": {"token_count": {"input_tokens": int(read), "output_tokens": int(written)}}}:
+            return max(read, 0), max(written, 0)
+    return 0, 0

@@ -1,0 +1,509 @@
+"""
+Agents of the Agent Client Protocol: a real one, in a real process, held by the real supervisor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from importlib import util
+from pathlib import Path, PurePath
+from typing import Any
+
+import pytest
+from acp import schema
+
+from app import clock, errors
+from app.agents.configuration import BackendConfig
+from app.agents.servers import acp_agent, acp_backend, acp_line, acp_turns, acp_verdicts
+from app.engine import agent_sessions, ports
+from app.processes import supervisor
+from app.storage.agent_sessions import MemoryAgentSessions
+from tests.unit.agents import around, living
+from tests.unit.agents.prompts import prompt
+
+PROGRAM = str(Path(__file__).with_name("acp_program.py"))
+OURS = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff"
+
+Make = Callable[..., acp_backend.AcpBackend]
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[supervisor.Supervisor]:
+    environ = {**os.environ, "CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": "another"}
+    started = supervisor.Supervisor(tmp_path / "processes", clock.RandomIds(), environ)
+    yield started
+    await started.close()
+
+
+@pytest.fixture
+def sessions() -> MemoryAgentSessions:
+    return MemoryAgentSessions()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    (tmp_path / "store").mkdir()
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def make(running: supervisor.Supervisor, sessions: MemoryAgentSessions) -> Make:
+    def made(*arguments: str, kept: agent_sessions.AgentSessions = sessions, **given: Any) -> acp_backend.AcpBackend:
+        environ = {**os.environ, "CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": "another"}
+        config = BackendConfig(
+            **{"name": "mine", "type": "acp", "command": (sys.executable, PROGRAM, *arguments)} | given
+        )
+        return acp_backend.AcpBackend(config, around.surroundings(running=running, sessions=kept, environ=environ))
+
+    return made
+
+
+@pytest.fixture
+def say(store: Path, tmp_path: Path) -> Callable[..., ports.AgentPrompt]:
+    def said(text: str, **given: Any) -> ports.AgentPrompt:
+        usual: dict[str, Any] = {"tools": True, "working_dir": PurePath(tmp_path), "env": {"ACP_STORE": str(store)}}
+        return prompt(text, **usual | given)
+
+    return said
+
+
+async def failure(work: Any) -> errors.AgentFailed:
+    """
+    Return how a prompt failed.
+    """
+    with pytest.raises(errors.AgentFailed) as failed:
+        await work
+    return failed.value
+
+
+async def there(path: Path) -> str:
+    """
+    Wait until a file says something.
+    """
+
+    def said() -> str:
+        while not path.exists() or not path.read_text():
+            time.sleep(0.01)
+        return path.read_text()
+
+    async with asyncio.timeout(20):
+        return await asyncio.to_thread(said)
+
+
+def names(folder: Path) -> list[str]:
+    """
+    Return what is in a folder.
+    """
+    return sorted(os.listdir(folder))
+
+
+class TestTurns:
+    """
+    What is said and heard.
+    """
+
+    async def test_a_prompt_gets_its_reply(self, make: Make, say: Any, tmp_path: Path) -> None:
+        """The agent works in the prompt's folder, gets its variables, and none that another agent has left."""
+        reply = await make().prompt(
+            say("told", system="Be brief.", env={"ACP_STORE": str(tmp_path), "CONTROL_ROOM_X": "1"})
+        )
+        facts = json.loads(reply.text)
+
+        assert reply.error is None
+        assert reply.agent_session_id == "its-0"
+        assert facts["cwd"] == str(tmp_path)
+        assert {name for name in facts["env"] if name.startswith("CLAUDE")} == set()
+        assert facts["env"]["CONTROL_ROOM_X"] == "1"
+        assert facts["history"] == ["Be brief.\n\n---\n\ntold"]
+        assert reply.usage is not None
+        assert (reply.usage.input_tokens, reply.usage.output_tokens) == (16, 4)
+
+    async def test_what_it_asks_for_is_allowed_for_once(
+        self, make: Make, say: Any, store: Path, tmp_path: Path
+    ) -> None:
+        """An agent that may use its tools is allowed what it asks for, and nothing lasting is written anywhere."""
+        reply = await make().prompt(say("write made.txt"))
+
+        assert reply.text == "It is written."
+        assert (tmp_path / "made.txt").read_text() == "written"
+        assert (store / "chosen").read_text() == "id-allow_once"
+
+    async def test_a_mode_that_does_not_ask_is_chosen(self, make: Make, say: Any) -> None:
+        """Where an agent offers a mode in which it uses its tools unasked, it is put into it."""
+        offered = await make("--modes", "default,plan,yolo").prompt(say("told"))
+        not_offered = await make("--modes", "plan,ask").prompt(say("told"))
+
+        assert json.loads(offered.text)["mode"] == "yolo"
+        assert json.loads(not_offered.text)["mode"] == "default"
+
+    async def test_a_model_can_be_chosen(self, make: Make, say: Any) -> None:
+        """A model is passed on; one that the agent does not have is an error and never another model."""
+        backend = make("--models", "small,big", models={"opus": "big"})
+        chosen = await backend.prompt(say("told", model=backend.resolve_model("opus")))
+        unknown = await failure(backend.prompt(say("told", model="huge")))
+        without = await failure(make().prompt(say("told", model="big")))
+
+        assert json.loads(chosen.text)["model"] == "big"
+        assert backend.resolve_model("haiku") is None
+        assert (unknown.code, unknown.detail["models"]) == ("unknown_model", ["big", "small"])
+        assert without.code == "unknown_model"
+
+    async def test_a_long_reply_arrives_whole(self, make: Make, say: Any) -> None:
+        """A megabyte in many pieces is put together in their order."""
+        reply = await make().prompt(say("long 1000000"))
+
+        assert reply.text == ("All the kings men. " * 60_000)[:1_000_000].strip()
+
+    async def test_a_long_prompt_arrives_whole(self, make: Make, say: Any) -> None:
+        """Three hundred kilobytes go through as one message."""
+        text = "word " * 60_000 + "\ntold"
+        reply = await make().prompt(say(text))
+
+        assert json.loads(reply.text)["history"] == [text]
+
+    async def test_garbage_is_passed_over(self, make: Make, say: Any) -> None:
+        """What stands on the line beside messages is no message and does no harm."""
+        reply = await make().prompt(say("garbage"))
+
+        assert (reply.text, reply.error) == ("After all that.", None)
+
+    async def test_a_blank_reply_is_passed_on(self, make: Make, say: Any) -> None:
+        """Whether nothing is a reply is not the backend's to judge."""
+        reply = await make().prompt(say("blank"))
+
+        assert (reply.text, reply.error) == ("", None)
+
+    async def test_a_price_is_told_for_the_turn_alone(self, make: Make, say: Any) -> None:
+        """What the agent says of the price in dollars is passed on."""
+        reply = await make().prompt(say("cost 0.25"))
+
+        assert reply.usage is not None
+        assert reply.usage.cost_usd == 0.25
+
+
+class TestConversations:
+    """
+    What goes on over processes.
+    """
+
+    @pytest.mark.parametrize("way", [(), ("--resume",)], ids=["load", "resume"])
+    async def test_a_resumed_conversation_has_its_history(
+        self, make: Make, say: Any, sessions: MemoryAgentSessions, way: tuple[str, ...]
+    ) -> None:
+        """A later process of ours and of the agent's goes on where the earlier one ended, and repeats nothing of it."""
+        first = await make(*way).prompt(say("told", agent_session_id=OURS))
+        kept = await sessions.find(OURS)
+        later = make(*way, kept=sessions.crashed(lose_unsynced=True))
+        second = await later.prompt(say("again\ntold", agent_session_id=OURS, session_created=True))
+
+        assert first.agent_session_id == second.agent_session_id == "its-0"
+        assert kept is not None
+        assert (kept.program_session_id, kept.created, kept.backend) == ("its-0", True, "mine")
+        assert json.loads(second.text)["history"] == ["told", "again\ntold"]
+
+    async def test_its_name_is_kept_before_the_first_prompt(
+        self, make: Make, say: Any, sessions: MemoryAgentSessions, store: Path
+    ) -> None:
+        """A turn that was cut off is repeated in the conversation that it began."""
+        backend = make()
+        work = asyncio.ensure_future(backend.prompt(say("hang", agent_session_id=OURS)))
+        await there(store / "hanging")
+        kept = await sessions.find(OURS)
+        work.cancel()
+        await asyncio.wait([work])
+        reply = await backend.prompt(say("told", agent_session_id=OURS, attempt=2))
+
+        assert kept is not None
+        assert (kept.program_session_id, kept.created) == ("its-0", False)
+        assert json.loads(reply.text)["history"] == ["hang", "told"]
+
+    async def test_one_that_came_to_nothing_is_begun_anew(self, make: Make, say: Any, store: Path) -> None:
+        """If the agent has nothing of a first prompt that was cut off, a new conversation is begun."""
+        backend = make()
+        await backend.prompt(say("stop cancelled", agent_session_id=OURS))
+        (store / "its-0").rename(store / "lost")
+        (store / "its-1").touch()
+        reply = await backend.prompt(say("told", agent_session_id=OURS, attempt=2))
+
+        assert reply.agent_session_id == "its-1"
+        assert json.loads(reply.text)["history"] == ["told"]
+
+    async def test_an_unknown_conversation_is_refused(
+        self, make: Make, say: Any, store: Path, sessions: MemoryAgentSessions
+    ) -> None:
+        """To go on with what the agent does not have is an error, whether we know it or a person named it."""
+        known = agent_sessions.AgentSession(
+            agent_session_id=OURS, backend="mine", working_dir="/", program_session_id="gone", created=True
+        )
+        await sessions.keep(known)
+        ours = await failure(make().prompt(say("told", agent_session_id=OURS, session_created=True)))
+        named = await failure(make().prompt(say("told", agent_session_id="its-9", session_created=True)))
+        unable = await failure(make("--no-load").prompt(say("told", agent_session_id=OURS, session_created=True)))
+        other = await failure(make(name="other").prompt(say("told", agent_session_id=OURS, session_created=True)))
+
+        assert [error.code for error in (ours, named, unable, other)] == ["unknown_agent_session"] * 4
+
+    async def test_one_that_was_begun_elsewhere_can_be_named(self, make: Make, say: Any, store: Path) -> None:
+        """A person may go on with a conversation by the agent's own name for it."""
+        (store / "its-own").write_text('["before"]')
+        reply = await make().prompt(say("told", agent_session_id="its-own", session_created=True))
+
+        assert json.loads(reply.text)["history"] == ["before", "told"]
+
+    async def test_gemini_is_not_hurried_into_a_loss(
+        self, make: Make, say: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Who names conversations by the minute is not asked to go on with one within the minute of its beginning."""
+        fake = clock.FakeClock(datetime(2026, 2, 10, 14, 30, 20, tzinfo=UTC))
+        backend = make("--name", "gemini-cli")
+        monkeypatch.setattr(backend, "_around", around.surroundings(running=backend._around.supervisor, time=fake))
+        await backend.prompt(say("told", agent_session_id=OURS))
+        work = asyncio.ensure_future(backend.prompt(say("told", agent_session_id=OURS, session_created=True)))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        waits = fake.next_wake_seconds()
+        fake.advance(waits or 0)
+        reply = await work
+
+        assert waits == 40.5
+        assert json.loads(reply.text)["history"] == ["told", "told"]
+
+
+class TestTools:
+    """
+    Prompts that forbid them.
+    """
+
+    async def test_an_agent_that_nothing_holds_is_refused(self, make: Make, say: Any, store: Path) -> None:
+        """An agent that nobody knows to keep from acting is not even started, and named."""
+        error = await failure(make().prompt(say("write made.txt", tools=False)))
+
+        assert (error.code, error.detail) == ("tools_cannot_be_turned_off", {"backend": "mine"})
+        assert names(store) == []
+
+    async def test_an_agent_under_a_false_name_is_refused(self, make: Make, say: Any, store: Path) -> None:
+        """What an agent's command promises, its own name must bear out."""
+        error = await failure(make("--copilot-like").prompt(say("write made.txt", tools=False)))
+
+        assert error.code == "tools_cannot_be_turned_off"
+        assert names(store) == []
+
+    async def test_what_it_asks_for_is_denied(self, make: Make, say: Any, store: Path, tmp_path: Path) -> None:
+        """An agent that is held and asks all the same is denied, for once, and its turn goes on."""
+        reply = await make("--name", "copilot").prompt(say("write made.txt", tools=False))
+
+        assert (reply.text, reply.error) == ("I was not allowed to.", None)
+        assert (store / "chosen").read_text() == "id-reject_once"
+        assert not (tmp_path / "made.txt").exists()
+
+    async def test_an_agent_that_acts_all_the_same_is_stopped(self, make: Make, say: Any, store: Path) -> None:
+        """The first sign of a tool at work ends the turn, and the error says which tool."""
+        error = await failure(make("--name", "copilot", "--acts").prompt(say("write made.txt", tools=False)))
+
+        assert (error.code, error.detail["tool"]) == ("tools_cannot_be_turned_off", "write made.txt")
+
+    async def test_each_agent_is_held_in_its_own_way(self, make: Make, say: Any) -> None:
+        """Arguments, modes and words beside the protocol are those of the agent."""
+        claude = await make("--name", "claude-agent-acp", "--modes", "plan,default,yolo").prompt(
+            say("told", tools=False)
+        )
+        gemini = await make("--name", "gemini-cli", "--modes", "yolo,default").prompt(say("told", tools=False))
+        facts = [json.loads(reply.text) for reply in (claude, gemini)]
+
+        assert [fact["mode"] for fact in facts] == ["default", "default"]
+        assert facts[0]["meta"]["claudeCode"] == {"options": {"tools": []}}
+        assert any(argument.startswith("--admin-policy=") for argument in facts[1]["argv"])
+
+
+class TestTrouble:
+    """
+    Agents that fail, and what is left of them.
+    """
+
+    @pytest.mark.parametrize(
+        ("text", "code"),
+        [
+            ("unauthorized", "unauthorized"),
+            ("refuse 401", "unauthorized"),
+            ("refuse -32603", "rate_limited"),
+            ("stop refusal", "prompt_refused"),
+            ("stop max_tokens", "reply_cut_off"),
+            ("stop max_turn_requests", "agent_error"),
+            ("stop cancelled", "agent_error"),
+        ],
+    )
+    async def test_what_it_refuses_is_told(self, make: Make, say: Any, text: str, code: str) -> None:
+        """A turn that ends in anything but its usual end is an error with the conversation that it was said in."""
+        reply = await make().prompt(say(text, agent_session_id=OURS))
+
+        assert reply.error is not None
+        assert (reply.error.code, reply.text, reply.agent_session_id) == (code, "", "its-0")
+
+    async def test_a_refusal_to_begin_is_told(self, make: Make, say: Any, store: Path) -> None:
+        """An agent that wants somebody to log in says so before there is a conversation."""
+        (store / "refuse-new").touch()
+        reply = await make().prompt(say("told"))
+
+        assert reply.error is not None
+        assert (reply.error.code, reply.agent_session_id) == ("unauthorized", None)
+
+    @pytest.mark.parametrize(
+        ("name", "text", "code"),
+        [
+            ("Copilot", "Error: Authentication failed with provider (401)", "unauthorized"),
+            ("Copilot", "Error: Sorry, you've hit a rate limit", "rate_limited"),
+            ("Copilot", "Error: 500 Internal", "agent_error"),
+            ("other", "Error: Authentication failed", "unauthorized"),
+            ("other", "Error: it is what you asked me to write.", None),
+        ],
+    )
+    async def test_an_error_in_the_place_of_a_reply_is_one(self, name: str, text: str, code: str | None) -> None:
+        """An agent that ends its turn as usual and says an error where a reply would stand has failed."""
+        turn = acp_turns.Turn(tools=True)
+        content = {"type": "text", "text": text}
+        turn.take("s", {"sessionUpdate": "agent_message_chunk", "content": content})
+        reply = acp_verdicts.reply("mine", turn, schema.PromptResponse(stop_reason="end_turn"), name.lower())
+
+        assert (reply.error.code if reply.error else None) == code
+
+    async def test_a_notice_of_a_mode_is_no_reply(self) -> None:
+        """What Gemini writes into its text about its mode is taken out of it."""
+        turn = acp_turns.Turn(tools=True)
+        content = {"type": "text", "text": "[MODE_UPDATE] yolo\nYes."}
+        turn.take("s", {"sessionUpdate": "agent_message_chunk", "content": content})
+        tokens = {"quota": {"token_count": {"input_tokens": 3, "output_tokens": 2}}}
+        response = schema.PromptResponse(stop_reason="end_turn", field_meta=tokens)
+        reply = acp_verdicts.reply("mine", turn, response, "gemini-cli")
+
+        assert reply.text == "Yes."
+        assert reply.usage is not None
+        assert (reply.usage.input_tokens, reply.usage.output_tokens) == (3, 2)
+
+    @pytest.mark.parametrize(("how", "code"), [("", "agent_error"), ("signal", "agent_signalled")])
+    async def test_a_crash_is_told(self, make: Make, say: Any, how: str, code: str) -> None:
+        """An agent that dies in the middle of a turn leaves its exit and its last words."""
+        error = await failure(make().prompt(say(f"crash {how}")))
+
+        assert error.code == code
+        assert "it burns" in error.detail["stderr"]
+
+    @pytest.mark.parametrize("how", ["", "lines"])
+    async def test_a_flood_is_stopped(self, make: Make, say: Any, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A line or a number of stray lines beyond all measure ends the agent."""
+        monkeypatch.setattr(acp_line, "MAX_LINE_BYTES", 1_000_000)
+        error = await failure(make().prompt(say(f"flood {how}")))
+
+        assert error.code == "reply_unreadable"
+
+    async def test_an_agent_that_falls_mute_is_ended(
+        self, make: Make, say: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """An agent that closes its output and lives on is not waited for."""
+        monkeypatch.setattr(acp_agent, "PARTING_SECONDS", 0.2)
+        error = await failure(make().prompt(say("mute")))
+
+        assert error.code == "reply_unreadable"
+
+    async def test_silence_is_told(self, make: Make, say: Any) -> None:
+        """An agent that says nothing for longer than it may is ended."""
+        error = await failure(make(idle_seconds=0.5).prompt(say("hang")))
+
+        assert error.code == "agent_idle"
+
+    async def test_one_that_never_answers_is_told(self, make: Make, say: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A program that does not speak the protocol at all is not waited for for ever."""
+        monkeypatch.setattr(acp_agent, "OPENING_SECONDS", 0.3)
+        error = await failure(make(command=("sleep", "1000")).prompt(say("told")))
+
+        assert (error.code, error.detail) == ("agent_timeout", {"timeout_seconds": 0.3})
+
+    async def test_a_program_that_ends_at_once_is_told(self, make: Make, say: Any) -> None:
+        """So is one that prints something else and goes."""
+        error = await failure(make(command=("sh", "-c", "echo usage; exit 2")).prompt(say("told")))
+
+        assert (error.code, error.detail["exit_code"], error.detail["stray"]) == ("agent_error", 2, ["usage"])
+
+    async def test_a_missing_program_is_told(self, make: Make, say: Any, tmp_path: Path) -> None:
+        """A command that is not there is named, by a check too; so is one that is no program after all."""
+        (tmp_path / "broken").write_text("#!/no/such/interpreter\n")
+        (tmp_path / "broken").chmod(0o755)
+        missing = BackendConfig(name="mine", type="acp", command=("no-such-agent",))
+        lack = acp_backend.lacks(missing, os.environ)
+        error = await failure(make(command=("no-such-agent",)).prompt(say("told")))
+        broken = await failure(make(command=(str(tmp_path / "broken"),)).prompt(say("told")))
+
+        assert [found.code for found in (error, broken)] == ["agent_missing"] * 2
+        assert lack is not None
+        assert "no-such-agent" in lack.message
+
+    async def test_a_missing_package_is_told(self, make: Make, say: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Without the protocol's package the try fails, and says what to install."""
+        monkeypatch.setattr(util, "find_spec", lambda _: None)
+        error = await failure(make().prompt(say("told")))
+
+        assert error.code == "agent_missing"
+        assert "control-room[acp]" in error.message
+
+    async def test_a_missing_folder_is_told(self, make: Make, say: Any) -> None:
+        """A workspace that is gone keeps its own code."""
+        error = await failure(make().prompt(say("told", working_dir=PurePath("/no/such/folder"))))
+
+        assert error.code == "cwd_missing"
+
+
+class TestEnds:
+    """
+    What a cancellation reaches.
+    """
+
+    @pytest.mark.parametrize("text", ["hang", "stubborn"])
+    async def test_a_cancellation_leaves_nothing(self, make: Make, say: Any, store: Path, text: str) -> None:
+        """The agent is told, then ended with every process that it has started, however stubborn it is."""
+        before = os.listdir("/proc/self/fd")
+        work = asyncio.ensure_future(make().prompt(say(text)))
+        pids = [int(pid) for pid in (await there(store / "hanging")).split()]
+        handles = [os.pidfd_open(pid) for pid in outside(store)]
+        begun = asyncio.get_running_loop().time()
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        took = asyncio.get_running_loop().time() - begun
+
+        assert pids
+        assert handles
+        assert all(living.ended_within(handle, 0) for handle in handles)
+        assert took < 4
+        assert (store / "cancelled").exists() or text == "stubborn"
+        for handle in handles:
+            os.close(handle)
+        assert len(os.listdir("/proc/self/fd")) <= len(before) + 4
+
+    async def test_an_agent_that_does_not_go_is_ended(
+        self, make: Make, say: Any, store: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """An agent that lives on when nobody speaks with it any more is ended with its children; its reply counts."""
+        monkeypatch.setattr(acp_agent, "PARTING_SECONDS", 1.0)
+        reply = await make("--lingers").prompt(say("told"))
+
+        assert reply.error is None
+        assert outside(store) == []
+
+
+def outside(store: Path) -> list[int]:
+    """
+    Return the processes that have the store in their environment, by their ids out here.
+    """
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"ACP_STORE={store}".encode() in (folder / "environ").read_bytes().split(b"\0"):
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found
