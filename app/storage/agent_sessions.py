@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 from app import errors
 from app.engine import agent_sessions, plain
-from app.engine.agent_sessions import AgentSession
 from app.storage import disk, layout
 from app.storage.disk import Disk, Lock
 from app.storage.memory_disk import MemoryDisk
@@ -28,7 +27,7 @@ ID_CHARACTERS = 1000
 
 _SESSION, _TURNS, _CLAIM, _HOLDER = "session.json", "turns.jsonl", "claim.json", "holder.json"
 _FOLDERS = (layout.AGENT_SESSIONS.partition("/")[0], layout.AGENT_SESSIONS)
-_FIELDS = {field.name for field in dataclasses.fields(AgentSession)}
+_FIELDS = {field.name for field in dataclasses.fields(agent_sessions.AgentSession)}
 
 T = TypeVar("T")
 
@@ -51,14 +50,14 @@ class StoredAgentSessions:
         self._room = Room()
         self._held: dict[str, _Hold] = {}
 
-    async def find(self, agent_session_id: str) -> AgentSession | None:
+    async def find(self, agent_session_id: str) -> agent_sessions.AgentSession | None:
         """
         Return what is known of a session.
         """
         found = await self._read(agent_session_id, _SESSION)
         return None if found is None else _session(found, agent_session_id)
 
-    async def keep(self, session: AgentSession) -> None:
+    async def keep(self, session: agent_sessions.AgentSession) -> None:
         """
         Put a session in the place of what was known of it.
         """
@@ -236,10 +235,10 @@ def _content(files: Disk, path: str) -> bytes | None:
         raise _damaged(path, f"it cannot be read ({error.strerror or error})") from error
 
 
-def _session(found: Mapping[str, Any], agent_session_id: str) -> AgentSession:
+def _session(found: Mapping[str, Any], agent_session_id: str) -> agent_sessions.AgentSession:
     path = f"{_folder(agent_session_id)}/{_SESSION}"
     try:
-        session = AgentSession(**{name: value for name, value in found.items() if name in _FIELDS})
+        session = agent_sessions.AgentSession(**{name: value for name, value in found.items() if name in _FIELDS})
     except TypeError as error:
         raise _damaged(path, "a field is missing") from error
     texts = (session.agent_session_id, session.backend, session.working_dir, session.program_session_id or "")

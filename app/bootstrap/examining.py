@@ -1,0 +1,111 @@
+"""
+Examining: what keeps a project from working here; nothing is started or changed.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from app import clock, errors, settings
+from app.agents import backends, configuration
+from app.bootstrap.references import (
+    prompt_folders,
+    reference_of,
+    refuse_broken,
+    roster_of,
+    sound_roster,
+    surroundings_of,
+)
+from app.bootstrap.worlds import real_world
+from app.control import prompts
+from app.processes import containment, supervisor
+from app.storage import agent_sessions
+
+
+def examine(chosen: settings.Settings) -> list[settings.Remark]:
+    """
+    Return what is wrong or doubtful about agents, prompts and recipes; nothing is started or changed.
+    """
+    people = roster_of(chosen)
+    reference = reference_of(chosen, people, real_world({}))
+    remarks = [_remark(broken.path, flaw, fatal=True) for broken in people.broken for flaw in broken.flaws]
+    remarks += [_remark(fault.file, fault.flaw) for fault in prompts.load(prompt_folders(chosen.project)).flaws]
+    remarks += [_remark(entry.path, flaw) for entry in reference.catalogue.all() for flaw in entry.flaws]
+    lacking = _unused_backends(chosen, people).check()
+    remarks += _lack_of_containment(chosen)
+    return remarks + [settings.Remark(setting=f"backend {name}", message=lack, fatal=False) for name, lack in lacking]
+
+
+def examine_agents(chosen: settings.Settings) -> list[dict[str, Any]]:
+    """
+    Return the agents, each with what keeps it from working here in `problem`; nothing is started.
+
+    Raises:
+        errors.ConfigurationError: `agents.json` cannot be used.
+    """
+    people = sound_roster(chosen)
+    lacking = dict(_unused_backends(chosen, people).check())
+    return [agent.to_json() | {"problem": lacking.get(agent.backend)} for agent in people.agents]
+
+
+def agents(chosen: settings.Settings) -> list[str]:
+    """
+    Return the ids of all agents.
+
+    Raises:
+        errors.ConfigurationError: `agents.json` cannot be used.
+    """
+    return [agent.id for agent in sound_roster(chosen).agents]
+
+
+def backend_names(chosen: settings.Settings) -> list[str]:
+    """
+    Return the names of all backends.
+
+    Raises:
+        errors.ConfigurationError: `agents.json` cannot be used.
+    """
+    return sorted(sound_roster(chosen).backends)
+
+
+def examine_backend(chosen: settings.Settings, name: str) -> str | None:
+    """
+    Return what keeps a backend from working here, None if nothing does; nothing is started.
+
+    Raises:
+        errors.ConfigurationError: `agents.json` cannot be used.
+    """
+    people = roster_of(chosen)
+    refuse_broken(people)
+    unused = _unused_backends(chosen, people)
+    try:
+        unused.get(name)
+    except (errors.AgentFailed, errors.ConfigurationError) as error:
+        return error.message
+    return dict(unused.check()).get(name)
+
+
+def _unused_backends(chosen: settings.Settings, people: configuration.Roster) -> backends.Backends:
+    """
+    Return backends that can be looked at; nothing is started or touched.
+    """
+    running = supervisor.Supervisor(chosen.project.data_directory / "processes", clock.RandomIds(), os.environ)
+    around = surroundings_of(clock.SystemClock(), running, agent_sessions.MemoryAgentSessions())
+    return backends.Backends(people.backends, around)
+
+
+def _lack_of_containment(chosen: settings.Settings) -> list[settings.Remark]:
+    wanted = chosen.processes.containment
+    found = containment.examine(wanted)
+    if found.containment != "guard" or wanted == "guard":
+        return []
+    message = f"there are no namespaces for agents here ({found.reason}); "
+    message += "the guard alone keeps them together" if wanted == "auto" else "no agent that is a program can run"
+    return [settings.Remark(setting=f"{settings.PREFIX}CONTAINMENT", message=message, fatal=wanted != "auto")]
+
+
+def _remark(file: Path | str, flaw: errors.Flaw, *, fatal: bool = False) -> settings.Remark:
+    place = flaw.path if flaw.line is None else f"{flaw.path} (line {flaw.line})"
+    return settings.Remark(setting=str(file), message=f"{place}: {flaw.message}", fatal=fatal)

@@ -1,0 +1,135 @@
+"""
+References: what runs are made from, recipes, tools and agents, before any store is opened.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from app import clock, errors, resources, settings
+from app.agents import configuration, roster, surroundings
+from app.bootstrap.worlds import World
+from app.control import (
+    prompts,
+    recipes,
+    routing,
+    shelf,
+    starting,
+)
+from app.control import workspaces as control_workspaces
+from app.processes import supervisor
+from app.storage import agent_sessions
+from app.tools import registry as tools
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """
+    What runs are made from.
+    """
+
+    registry: tools.ToolRegistry
+    """Tools."""
+    shelf: shelf.Shelf
+    """Everything that recipes may refer to."""
+    catalogue: recipes.Catalogue
+    """Recipes."""
+    route: Callable[[str], routing.RoutingResult]
+    """Router."""
+    workspaces: control_workspaces.Workspaces
+    """Where runs may work."""
+    starter: starting.Starter
+    """Makes requests complete."""
+
+
+def reference_of(chosen: settings.Settings, people: configuration.Roster, world: World) -> Reference:
+    """
+    Return what runs of a project are made from.
+    """
+    project = chosen.project
+
+    def route(text: str) -> routing.RoutingResult:
+        return routing.Router(catalogue.recipes()).route(text)
+
+    registry = tools.bundled_tools(route)
+    shelved = shelf.Shelf(
+        tools=registry.specs(), agents=people.agents, prompt_folders=prompt_folders(project), clock=world.clock
+    )
+    catalogue = recipes.Catalogue(
+        layers=recipes.layers(resources.bundled("recipes"), project.data_directory, world.dialects),
+        dialects=world.dialects,
+        library=shelved.library,
+        clock=world.clock,
+    )
+    allowed = control_workspaces.Workspaces(
+        project=project.project, allowed_roots=project.allowed_roots, data_directory=project.data_directory
+    )
+    starter = starting.Starter(
+        catalogue=catalogue,
+        route=route,
+        workspaces=allowed,
+        clock=world.clock,
+        ids=world.ids,
+        rules=starting.StartRules(
+            max_depth=chosen.pool.max_depth,
+            inline_recipes=project.inline_recipes,
+            backends=tuple(sorted(people.backends)),
+        ),
+    )
+    return Reference(
+        registry=registry, shelf=shelved, catalogue=catalogue, route=route, workspaces=allowed, starter=starter
+    )
+
+
+def roster_of(chosen: settings.Settings) -> configuration.Roster:
+    """
+    Return the agents and backends of a project, with the files that cannot be used.
+    """
+    own = chosen.project.data_directory / "agents.json"
+    return roster.load([resources.bundled("recipes", "agents.json"), own])
+
+
+def sound_roster(chosen: settings.Settings) -> configuration.Roster:
+    """
+    Return the agents and backends of a project.
+
+    Raises:
+        errors.ConfigurationError: `agents.json` cannot be used.
+    """
+    people = roster_of(chosen)
+    refuse_broken(people)
+    return people
+
+
+def refuse_broken(people: configuration.Roster) -> None:
+    """
+    Refuse a roster of which a file cannot be used.
+
+    Raises:
+        errors.ConfigurationError: `agents_invalid`, with every flaw.
+    """
+    if people.broken:
+        files = ", ".join(str(broken.path) for broken in people.broken)
+        flaws = [flaw.to_json() for broken in people.broken for flaw in broken.flaws]
+        raise errors.ConfigurationError(f"{files} cannot be used", code="agents_invalid", detail={"flaws": flaws})
+
+
+def prompt_folders(project: settings.ProjectSettings) -> tuple[Path, ...]:
+    """
+    Return where the prompts of a project lie.
+    """
+    return prompts.layers(resources.bundled("recipes"), project.home, project.data_directory)
+
+
+def surroundings_of(
+    time: clock.Clock, running: supervisor.Supervisor, sessions: agent_sessions.StoredAgentSessions
+) -> surroundings.Surroundings:
+    """
+    Return what the backends of this process have around them.
+    """
+    return surroundings.Surroundings(
+        clock=time, supervisor=running, sessions=sessions, environ=os.environ, home=Path.home()
+    )

@@ -1,0 +1,281 @@
+"""
+Rooms: everything that the faces of a project are served from, put together and taken apart again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from app import settings, telemetry
+from app.agents import backends, configuration
+from app.agents import performer as agent_performer
+from app.bootstrap.references import Reference, reference_of, refuse_broken, roster_of, surroundings_of
+from app.bootstrap.worlds import Store, Use, World, directory_of, real_world
+from app.control import (
+    adoption,
+    beginnings,
+    children,
+    health,
+    inventory,
+    joining,
+    recipes,
+    routing,
+    runs,
+    starting,
+)
+from app.control import talks as control_talks
+from app.engine import conversations, operations, plain, ports, refusals, runner
+from app.execution import measured
+from app.execution.embedded import pool
+from app.processes import allowance, supervisor
+from app.storage import agent_sessions, memory
+from app.tools import checks, commands, issue_performer
+from app.tools import performer as tool_performer
+from app.tools import workspaces as tool_workspaces
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """
+    Everything that the faces of a project are served from.
+    """
+
+    runs: runs.Runs
+    """Use cases of runs."""
+    talks: control_talks.Talks
+    """Use cases of those who speak with agents from message to message."""
+    starter: starting.Starter
+    """Makes requests complete; for dry runs."""
+    catalogue: recipes.Catalogue
+    """Recipes."""
+    route: Callable[[str], routing.RoutingResult]
+    """Router."""
+    inventory: inventory.Inventory
+    """Tools and agents."""
+    health: health.Health
+    """Readiness."""
+    metrics: telemetry.Metrics
+    """Counts and measures."""
+    masker: plain.Masker
+    """Hides secrets."""
+    store: Store
+    """Run folders; a memory where a reader found no data directory."""
+    conversations: conversations.Conversations
+    """Who may speak in which conversation with an agent."""
+    engine: pool.Pool
+    """Worker pool."""
+
+
+_USUAL = Use()
+
+
+@asynccontextmanager
+async def build(chosen: settings.Settings, use: Use = _USUAL, world: World | None = None) -> AsyncIterator[Room]:
+    """
+    Put a project's room together, and take it apart in the reverse order.
+
+    Raises:
+        errors.ConfigurationError: `agents.json` or the data directory cannot be used.
+    """
+    world = world or real_world(os.environ)
+    people = roster_of(chosen)
+    if not use.look_only:
+        refuse_broken(people)
+    reference = reference_of(chosen, people, world)
+    async with AsyncExitStack() as closing:
+        kept = await _store(closing, chosen, use, world, reference)
+        running = await _supervisor(closing, chosen, use, world)
+        sessions = _agent_sessions(closing, chosen, use)
+        speaking = backends.Backends(people.backends, surroundings_of(world.clock, running, sessions))
+        closing.push_async_callback(speaking.close)
+        talks = conversations.Conversations(sessions, kept, world.drivers)
+        asking = agent_performer.AgentPerformer(speaking, talks)
+        equipment = _equipment(chosen, people, world, reference, asking, running, kept)
+        room = _room(chosen, world, reference, equipment, kept, talks, sessions)
+        closing.push_async_callback(room.engine.stop)
+        room.engine.start(recover=use.address is not None)
+        yield room
+
+
+def prepare_project(project: settings.ProjectSettings) -> Path:
+    """
+    Make the data directory of a project, with folders for its own recipes and prompts; return it.
+
+    Raises:
+        errors.ConfigurationError: it cannot be made.
+    """
+    kept = directory_of(project, real_world(os.environ))
+    kept.prepare()
+    for folder in ("recipes", "prompts/templates"):
+        (project.data_directory / folder).mkdir(parents=True, exist_ok=True)
+    return project.data_directory.resolve()
+
+
+async def rebuild_index(chosen: settings.Settings) -> dict[str, Any]:
+    """
+    Make the index anew from the run folders.
+
+    Raises:
+        errors.ConfigurationError: a service holds the data directory, or it cannot be used.
+    """
+    async with build(chosen, Use(alone=True)) as room:
+        return await room.store.rebuild_index()
+
+
+async def _store(
+    closing: AsyncExitStack, chosen: settings.Settings, use: Use, world: World, reference: Reference
+) -> Store:
+    adopter = adoption.Adopter(
+        catalogue=reference.catalogue,
+        workspaces=reference.workspaces,
+        clock=world.clock,
+    )
+    if use.look_only and not (chosen.project.data_directory / "runs").is_dir():
+        nothing = memory.MemoryStore(clock=world.clock)
+        await closing.enter_async_context(nothing)
+        return nothing
+    kept = directory_of(chosen.project, world)
+    if not use.look_only:
+        kept.prepare()
+    if use.address is not None or use.alone:
+        lock = kept.lock_service()
+        closing.callback(lock.release)
+        if use.address is not None:
+            lock.announce(use.address)
+    opened = world.make_store(kept, chosen.project.database_url or kept.index_url(), world, adopter.adopt)
+    closing.push_async_callback(opened.close)
+    await opened.start(serve=use.address is not None)
+    return opened
+
+
+async def _supervisor(
+    closing: AsyncExitStack, chosen: settings.Settings, use: Use, world: World
+) -> supervisor.Supervisor:
+    usual_files = closing.enter_context(allowance.many_files()) if use.address is not None else None
+    folder = chosen.project.data_directory / "processes"
+    running = supervisor.Supervisor(folder, world.ids, os.environ, usual_files, chosen.processes.containment)
+    closing.push_async_callback(running.close)
+    if not use.look_only:
+        await running.sweep()
+    return running
+
+
+def _agent_sessions(closing: AsyncExitStack, chosen: settings.Settings, use: Use) -> agent_sessions.StoredAgentSessions:
+    if use.look_only:
+        return agent_sessions.MemoryAgentSessions()
+    sessions = agent_sessions.in_folder(chosen.project.data_directory)
+    closing.callback(sessions.close)
+    return sessions
+
+
+def _equipment(
+    chosen: settings.Settings,
+    people: configuration.Roster,
+    world: World,
+    reference: Reference,
+    asking: agent_performer.AgentPerformer,
+    running: supervisor.Supervisor,
+    kept: Store,
+) -> runner.Equipment:
+    project = chosen.project
+    secrets = _secrets(chosen, people, os.environ)
+    places = tool_workspaces.Workspaces([project.project, *project.allowed_roots])
+    performers: dict[str, ports.Performer] = {
+        operations.ToolCall.kind: tool_performer.ToolPerformer(reference.registry, places),
+        operations.AgentCall.kind: asking,
+        operations.Command.kind: commands.CommandPerformer(running, places, os.environ, secrets),
+        operations.Check.kind: checks.CheckPerformer(places),
+        operations.CommitFile.kind: checks.CommitFilePerformer(places),
+        operations.OpenIssue.kind: issue_performer.IssuePerformer(kept.put_issue, world.clock),
+        operations.Refusal.kind: refusals.RefusalPerformer(),
+        **world.performers,
+    }
+    return runner.Equipment(
+        performers=performers,
+        clock=world.clock,
+        masker=plain.Masker(secrets),
+        probes=world.probes,
+    )
+
+
+def _room(
+    chosen: settings.Settings,
+    world: World,
+    reference: Reference,
+    equipment: runner.Equipment,
+    kept: Store,
+    talks: conversations.Conversations,
+    sessions: agent_sessions.StoredAgentSessions,
+) -> Room:
+    metrics, begun = telemetry.Metrics(), beginnings.Beginnings()
+
+    async def start_child(call: ports.Call) -> str:
+        return await offspring.start(call)
+
+    measuring: dict[str, ports.Performer] = {
+        name: measured.Measured(world.watch(each), metrics, world.clock) for name, each in equipment.performers.items()
+    }
+    engine = pool.Pool(
+        store=kept,
+        dialects=world.drivers,
+        equipment=dataclasses.replace(equipment, performers=measuring),
+        start_child=start_child,
+        limit=chosen.pool.max_running,
+        stop_grace_seconds=chosen.pool.stop_grace_seconds,
+    )
+    use_cases = runs.Runs(
+        store=kept,
+        engine=engine,
+        starter=reference.starter,
+        joining=joining.Joining(kept, engine, talks),
+        dialects=world.drivers,
+        clock=world.clock,
+        beginnings=begun,
+    )
+    offspring = children.Children(runs=use_cases, engine=engine)
+    return Room(
+        runs=use_cases,
+        talks=_talks(use_cases, kept, sessions, reference, begun, world),
+        starter=reference.starter,
+        catalogue=reference.catalogue,
+        route=reference.route,
+        inventory=inventory.Inventory(library=reference.shelf.library, store=kept, engine=engine),
+        health=health.Health(store=kept, engine=engine),
+        metrics=metrics,
+        masker=equipment.masker,
+        store=kept,
+        conversations=talks,
+        engine=engine,
+    )
+
+
+def _talks(
+    use_cases: runs.Runs,
+    kept: Store,
+    sessions: agent_sessions.StoredAgentSessions,
+    reference: Reference,
+    begun: beginnings.Beginnings,
+    world: World,
+) -> control_talks.Talks:
+    return control_talks.Talks(
+        runs=use_cases,
+        store=kept,
+        sessions=sessions,
+        catalogue=reference.catalogue,
+        beginnings=begun,
+        ids=world.ids,
+    )
+
+
+def _secrets(chosen: settings.Settings, people: configuration.Roster, environ: Mapping[str, str]) -> set[str]:
+    found = {environ.get(name, "") for name in people.secret_variables}
+    found.add(chosen.server.api_token or "")
+    found.add(urlsplit(chosen.project.database_url or "").password or "")
+    return found - {""}
