@@ -44,6 +44,8 @@ class Conversations:
             errors.AgentFailed: `agent_session_damaged`.
             errors.StorageFault: the claim could not be made durable.
         """
+        # Whoever is refused must not hold it even for a moment, or the run that has it would find it taken.
+        await self._claimant(agent_session_id, run_id)
         async with self._sessions.hold(agent_session_id, run_id):
             if await self._claimant(agent_session_id, run_id) != run_id:
                 await self._sessions.claim(agent_session_id, run_id)
