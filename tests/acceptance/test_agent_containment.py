@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from app.processes import register, wardens
+from app.processes import containment, register, wardens
 from tests.acceptance import programs
 from tests.unit.processes import broods, modes
 
@@ -174,3 +174,15 @@ def test_a_stopped_service(project: programs.Project, traces: Path, mode: str) -
         run = served.wait(run_id)
 
     assert (left, run["status"]) == ({}, "done")
+
+
+@pytest.mark.parametrize(("wanted", "code"), [("auto", 0), ("namespace", 1), ("guard", 0), ("cage", 1)])
+def test_what_is_to_be_had_is_told(
+    project: programs.Project, monkeypatch: pytest.MonkeyPatch, wanted: str, code: int
+) -> None:
+    """Where the system gives no namespaces, a check of the configuration says so, and refuses if there must be some."""
+    monkeypatch.setattr(containment, "_PROGRAM", "import sys; sys.stdout.write('guard Operation not permitted')")
+    told = programs.control_room("config", "check", project=project, code=None, CONTROL_ROOM_CONTAINMENT=wanted)
+
+    assert (told.returncode != 0) == bool(code), told
+    assert ("Operation not permitted" in told.stdout + told.stderr) == (wanted in ("auto", "namespace"))
