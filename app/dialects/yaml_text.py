@@ -1,0 +1,335 @@
+"""
+YAML texts from outside, read strictly: YAML 1.2, one document of plain JSON values, every fault with path and line.
+
+Only the syntax is a library's: what a scalar means, how deep, how much and how often is decided here, so that no tag,
+alias or number can become anything but a JSON value of bounded size.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from app import errors
+from app.engine import json_text, plain
+
+if TYPE_CHECKING:
+    from ruamel.yaml import events
+
+MAX_CHARACTERS = 256 * 1024
+"""Length of a text that is read: a second's work or two, since the parser is slow."""
+MAX_DEPTH = json_text.MAX_DEPTH
+"""Mappings and lists inside one another, aliases followed."""
+MAX_WEIGHT = 1024 * 1024
+"""Size of the value with every alias written out: its characters, and a few for each value."""
+
+_VALUE_WEIGHT = 16
+_MAX_DIGITS = 64
+_MAX_FLAWS = 50
+_SHOWN_CHARACTERS = 80
+
+_NULLS = ("", "~", "null", "Null", "NULL")
+_TRUE, _FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
+_INTEGER = re.compile(r"[-+]?[0-9]+")
+_OTHER_BASE = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_NO_NUMBER = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+_PIECE = re.compile(r'\.[^.\[]+|\[[0-9]+\]|\["(?:[^"\\]|\\.)*"\]')
+_UNFIT = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_BYTE_ORDERS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    value: plain.Json
+    line: int
+    weight: int
+    below: dict[str, _Node] = field(default_factory=dict)
+    height: int = 0
+    keyed: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """
+    What a text holds.
+    """
+
+    value: plain.Json
+    """The value, as plain JSON."""
+    root: _Node = field(repr=False)
+    """Where its parts stand in the text."""
+
+    def line_of(self, path: str) -> int:
+        """
+        Return the line, from 1, of a JSON path; of the nearest part around it, where nothing stands there.
+        """
+        node = self.root
+        for piece in _PIECE.findall(path):
+            if piece not in node.below:
+                break
+            node = node.below[piece]
+        return node.line
+
+    def placed(self, flaws: Iterable[errors.Flaw]) -> list[errors.Flaw]:
+        """
+        Return flaws of the value with the lines that they stand on.
+        """
+        return [dataclasses.replace(flaw, line=self.line_of(flaw.path)) for flaw in flaws]
+
+
+def read(source: str | bytes) -> Document:
+    """
+    Return the document that a text holds.
+
+    Args:
+        source: A text, or the content of a file, which must be UTF-8.
+
+    Raises:
+        errors.InputRefused: with every flaw: `too_large`, `not_utf8`, `bad_character`, `syntax`, `several_documents`,
+            `unsupported_version`, `too_deep`, `repeated_name`, `name_not_text`, `merge_key`, `tag`, `bad_number`,
+            `nul_character`, `unknown_alias`, `recursive_alias`.
+    """
+    text = _text(source)
+    if len(text) > MAX_CHARACTERS:
+        raise _refused(_flaw("$", "too_large", f"is longer than {MAX_CHARACTERS} characters"))
+    unfit = _UNFIT.search(text)
+    if unfit is not None:
+        message = f"holds the character U+{ord(unfit[0]):04X}, which YAML does not allow"
+        raise _refused(_flaw("$", "bad_character", message, text.count("\n", 0, unfit.start()) + 1))
+    composer = _Composer()
+    root = _composed(composer, text)
+    if composer.flaws:
+        raise _refused(*composer.flaws)
+    return Document(value=plain.plain(root.value), root=root)
+
+
+def _text(source: str | bytes) -> str:
+    if isinstance(source, str):
+        return source.removeprefix("\ufeff")
+    if len(source) > 4 * MAX_CHARACTERS:
+        raise _refused(_flaw("$", "too_large", f"is longer than {MAX_CHARACTERS} characters"))
+    if source.startswith(_BYTE_ORDERS):
+        raise _refused(_flaw("$", "not_utf8", "is UTF-16 or UTF-32; only UTF-8 is read", 1))
+    try:
+        return source.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = source.count(b"\n", 0, error.start) + 1
+        raise _refused(_flaw("$", "not_utf8", f"is not UTF-8 at its byte {error.start}", line)) from error
+
+
+def _composed(composer: _Composer, text: str) -> _Node:
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError
+
+    try:
+        for event in YAML(typ="safe", pure=True).parse(text):
+            composer.take(event)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark is not None else 1
+        raise _refused(*composer.flaws, _flaw("$", "syntax", _told(error, text, line), line)) from error
+    except (ValueError, OverflowError) as error:
+        # A character reference beyond Unicode, say.
+        raise _refused(*composer.flaws, _flaw("$", "syntax", f"is not YAML: {error!s:.200}", composer.line)) from error
+    return composer.root or _Node(value=None, line=1, weight=0)
+
+
+class _Composer:
+    """
+    Make a value of the events that tell its syntax; no recursion, so no depth can overturn it.
+    """
+
+    def __init__(self) -> None:
+        self.flaws: list[errors.Flaw] = []
+        self.root: _Node | None = None
+        self.line = 1
+        self._open: list[_Node] = []
+        self._paths: list[str] = []
+        self._anchors: dict[str, _Node] = {}
+        self._weight = 0
+
+    def take(self, event: events.Event) -> None:
+        from ruamel.yaml import events
+
+        self.line = line = event.start_mark.line + 1
+        match event:
+            case events.DocumentStartEvent():
+                self._begin(event, line)
+            case events.AliasEvent():
+                self._follow(event.anchor, line)
+            case events.ScalarEvent():
+                self._untagged(event, line)
+                plainly = event.style is None or event.style == ""
+                value = self._scalar(event.value, line) if plainly else self._string(event.value, line)
+                node = _Node(value=value, line=line, weight=_VALUE_WEIGHT + len(event.value))
+                self._add(node, event.anchor, plainly and event.value == "<<")
+            case events.MappingStartEvent() | events.SequenceStartEvent():
+                self._untagged(event, line)
+                value = {} if isinstance(event, events.MappingStartEvent) else []
+                self._enter(_Node(value=value, line=line, weight=_VALUE_WEIGHT), event.anchor)
+            case events.MappingEndEvent() | events.SequenceEndEvent():
+                self._leave()
+
+    def _begin(self, event: events.DocumentStartEvent, line: int) -> None:
+        if self.root is not None:
+            raise _refused(*self.flaws, _flaw("$", "several_documents", "holds more than one document", line))
+        if event.version is not None and tuple(event.version) != (1, 2):
+            found = ".".join(map(str, event.version))
+            self._tell("unsupported_version", f"asks for YAML {found}; only 1.2 is read", line)
+
+    def _enter(self, node: _Node, anchor: str | None) -> None:
+        if len(self._open) >= MAX_DEPTH:
+            raise self._too_deep(node.line)
+        if self._expects_name():
+            self._tell("name_not_text", "has a name that is a list or a mapping", node.line)
+        self._weigh(node.weight, node.line)
+        if anchor is not None:
+            self._anchors[anchor] = node
+        self._paths.append(self._path())
+        self._open.append(node)
+
+    def _leave(self) -> None:
+        node = self._open.pop()
+        self._paths.pop()
+        # Only what is closed has a height; by it an alias to something open is known.
+        node.height = 1 + max((part.height for part in node.below.values()), default=0)
+        self._attach(node)
+
+    def _follow(self, name: str, line: int) -> None:
+        node = self._anchors.get(name)
+        if node is None:
+            raise _refused(*self.flaws, self._flaw("unknown_alias", f"there is no anchor &{name:.80} before it", line))
+        if node in self._open:
+            raise _refused(*self.flaws, self._flaw("recursive_alias", f"*{name:.80} stands inside of itself", line))
+        if len(self._open) + node.height > MAX_DEPTH:
+            raise self._too_deep(line)
+        self._weigh(node.weight, line)
+        self._attach(node)
+
+    def _add(self, node: _Node, anchor: str | None, merges: bool) -> None:
+        self._weigh(node.weight, node.line)
+        if merges and self._expects_name():
+            self._tell("merge_key", "<< merges nothing in YAML 1.2; write the fields out", node.line)
+        if anchor is not None:
+            self._anchors[anchor] = node
+        self._attach(node)
+
+    def _attach(self, node: _Node) -> None:
+        if not self._open:
+            self.root = node
+            return
+        parent = self._open[-1]
+        parent.weight += node.weight
+        match parent.value:
+            case list() as items:
+                parent.below[f"[{len(items)}]"] = node
+                items.append(node.value)
+            case dict() if parent.keyed is None:
+                parent.keyed = self._name(node)
+            case dict() as fields:
+                name, parent.keyed = str(parent.keyed), None
+                line = parent.below.pop("", node).line
+                fields[name] = node.value
+                parent.below[_written(name)] = dataclasses.replace(node, line=line)
+
+    def _name(self, node: _Node) -> str:
+        parent, name = self._open[-1], node.value
+        parent.below[""] = node
+        if isinstance(name, dict | list):
+            return "?"
+        if not isinstance(name, str):
+            shown = plain.encode(name).decode()
+            self._tell("name_not_text", f"has the name {shown:.80}, which is no text: put it in quotes", node.line)
+            return shown
+        if name in parent.value:
+            path = self._paths[-1] + _written(name)
+            self._tell("repeated_name", "stands more than once in its mapping", node.line, path)
+        return name
+
+    def _expects_name(self) -> bool:
+        return bool(self._open) and isinstance(self._open[-1].value, dict) and self._open[-1].keyed is None
+
+    def _scalar(self, text: str, line: int) -> plain.Json:
+        if text in _NULLS:
+            return None
+        if text in _TRUE or text in _FALSE:
+            return text in _TRUE
+        if _NO_NUMBER.fullmatch(text) or (len(text) > _MAX_DIGITS and _INTEGER.fullmatch(text)):
+            self._tell("bad_number", f"{text:.80} is no number that JSON can carry", line)
+            return None
+        if _INTEGER.fullmatch(text):
+            return int(text)
+        if _OTHER_BASE.fullmatch(text) and len(text) <= _MAX_DIGITS:
+            return int(text, 0)
+        if _FLOAT.fullmatch(text):
+            number = float(text)
+            if not math.isfinite(number):
+                self._tell("bad_number", f"{text:.80} is no number that JSON can carry", line)
+            return number if math.isfinite(number) else None
+        return self._string(text, line)
+
+    def _string(self, text: str, line: int) -> str:
+        if "\0" in text:
+            self._tell("nul_character", "holds the character U+0000", line)
+        if text.isascii():
+            return text
+        # Two escapes that make one character together, as JSON writes them, become that character.
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+    def _untagged(self, event: events.ScalarEvent | events.CollectionStartEvent, line: int) -> None:
+        if event.tag is not None:
+            message = f"has the tag {str(event.tag)!r:.80}; values have no tags here, a text stands in quotes"
+            self._tell("tag", message, line)
+
+    def _weigh(self, weight: int, line: int) -> None:
+        self._weight += weight
+        if self._weight > MAX_WEIGHT:
+            message = f"is larger than {MAX_WEIGHT} characters with its aliases written out"
+            raise _refused(*self.flaws, _flaw("$", "too_large", message, line))
+
+    def _too_deep(self, line: int) -> errors.InputRefused:
+        return _refused(*self.flaws, self._flaw("too_deep", f"is nested more than {MAX_DEPTH} deep", line))
+
+    def _tell(self, code: str, message: str, line: int, path: str | None = None) -> None:
+        if len(self.flaws) < _MAX_FLAWS:
+            self.flaws.append(self._flaw(code, message, line, path))
+
+    def _flaw(self, code: str, message: str, line: int, path: str | None = None) -> errors.Flaw:
+        return _flaw(path if path is not None else self._path(), code, message, line)
+
+    def _path(self) -> str:
+        """
+        Return where the value that is read now will stand.
+        """
+        if not self._open:
+            return "$"
+        parent = self._open[-1]
+        if isinstance(parent.value, list):
+            return f"{self._paths[-1]}[{len(parent.value)}]"
+        return self._paths[-1] + ("" if parent.keyed is None else _written(parent.keyed))
+
+
+def _written(name: str) -> str:
+    return json_text.json_path((name,))[1:]
+
+
+def _told(error: Exception, text: str, line: int) -> str:
+    told: Iterator[str] = (part for name in ("context", "problem") if (part := getattr(error, name, None)))
+    lines = text.splitlines()
+    before = lines[line - 1] if line <= len(lines) else ""
+    if "\t" in before[: len(before) - len(before.lstrip())]:
+        return "is not YAML: lines are indented with spaces, not with tabs"
+    return f"is not YAML: {', '.join(' '.join(part.split()) for part in told)}"[:300]
+
+
+def _refused(*flaws: errors.Flaw) -> errors.InputRefused:
+    return errors.InputRefused(f"the text {flaws[0].message}", flaws=tuple(dict.fromkeys(flaws)))
+
+
+def _flaw(path: str, code: str, message: str, line: int | None = None) -> errors.Flaw:
+    return errors.Flaw(path=path, code=code, message=message, line=line)
