@@ -17,8 +17,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from app import clock, errors
 from app.api import errors as http_errors
 from app.api import ws_messages
-from app.control import patience, talks
-from app.control.narration import Message
+from app.control import narration, patience, talks
 from app.engine import plain, runs, states
 
 SERVICE_RESTART = 1012
@@ -93,7 +92,9 @@ class Connection:
     async def _obey(self, message: ws_messages.Received) -> None:
         match message:
             case ws_messages.GetAvailableRecipes():
-                await self._send(Message(type="available_recipes", fields={"recipes": self._talks.available()}))
+                await self._send(
+                    narration.Message(type="available_recipes", fields={"recipes": self._talks.available()})
+                )
             case ws_messages.StartRecipe():
                 await self._start_recipe(message)
             case ws_messages.Prompt():
@@ -127,7 +128,7 @@ class Connection:
     async def _follow_begun(self, begun: talks.Begun, recipe_id: str | None) -> None:
         if begun.status is states.RunState.PENDING:
             fields = {"session_id": begun.agent_session_id, "recipe_id": recipe_id}
-            await self._send(Message(type="run_pending", fields=fields, run_id=begun.run_id))
+            await self._send(narration.Message(type="run_pending", fields=fields, run_id=begun.run_id))
         self._remember(begun.agent_session_id)
         if begun.run_id not in self._telling:
             self._tell(begun.run_id, self._tell_run(begun.run_id, 0))
@@ -177,9 +178,9 @@ class Connection:
             with contextlib.suppress(WebSocketDisconnect):
                 code, told_error = self._explained(error)
                 fields = {"code": code, "message": told_error}
-                await self._send(Message(type="error", fields=fields, run_id=run_id))
+                await self._send(narration.Message(type="error", fields=fields, run_id=run_id))
 
-    def _note(self, message: Message) -> None:
+    def _note(self, message: narration.Message) -> None:
         if message.run_id is not None and message.seq is not None:
             self._told[message.run_id] = message.seq
             self._told.move_to_end(message.run_id)
@@ -194,22 +195,24 @@ class Connection:
             if len(self._sessions) > REMEMBERED:
                 self._sessions.popitem(last=False)
 
-    async def _send(self, message: Message) -> None:
+    async def _send(self, message: narration.Message) -> None:
         text = plain.encode(plain.plain(message.to_json())).decode()
         async with self._sending:
             await self._socket.send_text(text)
 
     # -- refusals
 
-    def _refusal(self, error: BaseException, message: ws_messages.Received | None) -> Message:
+    def _refusal(self, error: BaseException, message: ws_messages.Received | None) -> narration.Message:
         code, told = self._explained(error)
         session_id = getattr(message, "session_id", None)
         if code == "session_locked" and isinstance(error, errors.Conflict):
             holder = error.detail.get("holder")
-            return Message(type="session_locked", fields={"session_id": session_id}, run_id=holder)
+            return narration.Message(type="session_locked", fields={"session_id": session_id}, run_id=holder)
         if isinstance(message, ws_messages.StartRecipe):
-            return Message(type="recipe_error", fields={"session_id": session_id, "code": code, "error": told})
-        return Message(type="error", fields={"code": code, "message": told})
+            return narration.Message(
+                type="recipe_error", fields={"session_id": session_id, "code": code, "error": told}
+            )
+        return narration.Message(type="error", fields={"code": code, "message": told})
 
     def _explained(self, error: BaseException) -> tuple[str, str]:
         if isinstance(error, errors.ControlRoomError | errors.Fault) and http_errors.problem(error) is not None:

@@ -111,7 +111,7 @@ async def test_near_names_are_offered(service: listening.Listening) -> None:
 
 
 async def test_huge_messages_are_not_held(service: listening.Listening) -> None:
-    """Messages of a quarter of a gigabyte are dropped as they come in, whole or in frames, and the connection goes on."""
+    """A quarter of a gigabyte is dropped as it comes in, whole or in frames, and the connection goes on."""
     part = bytes(8 * MiB)
     async with listening.wire(service) as wire:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
