@@ -5,6 +5,7 @@ Verdicts: what is made of all that a program leaves behind, by golden replies an
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -38,7 +39,12 @@ def test_a_reply_with_text_is_the_only_success(name: str) -> None:
 def test_success_needs_every_sign(program: str) -> None:
     """The same words are no success with another exit code, after a signal, or when we ended the program."""
     golden = program_replies.golden(f"{program}/success")
-    changes = [{"exit_code": 3}, {"exit_code": None, "signal": 9}, {"cause": "timeout"}, {"cause": "idle"}]
+    changes: list[dict[str, Any]] = [
+        {"exit_code": 3},
+        {"exit_code": None, "signal": 9},
+        {"cause": "timeout"},
+        {"cause": "idle"},
+    ]
     codes = []
     for change in changes:
         error = program_replies.verdict(f"{program}/success", golden | change).error
@@ -101,14 +107,14 @@ class TestTemplates:
     Programs that only `agents.json` knows.
     """
 
-    def reply(self, printed: bytes, **given: object) -> tuple[str, str | None]:
+    def reply(self, printed: bytes, **given: Any) -> tuple[str, str | None]:
         """
         Return text and code of what is made of an output.
         """
-        config = BackendConfig(name="aider", type="template", command=("aider",), **given)  # type: ignore[arg-type]
+        config = BackendConfig(name="aider", type="template", command=("aider",), **given)
         lines = iter(printed.splitlines(keepends=True))
         reply = verdicts.verdict(template.program(config), Left(stdout=lines))
-        return reply.text, reply.error and reply.error.code
+        return reply.text, reply.error.code if reply.error else None
 
     def test_what_is_printed_is_the_reply(self) -> None:
         """Without paths the whole output is the reply, without colours and surrounding space."""

@@ -1,0 +1,360 @@
+"""
+Calls: the arguments that each program gets, where it is found, and what its environment adds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import errors
+from app.agents import backends
+from app.agents.configuration import TIERS, BackendConfig
+from app.agents.programs import catalogue, environment, gemini, places
+from app.agents.programs.program import Invocation, Turn
+from tests.unit.agents import around
+from tests.unit.agents.prompts import prompt
+
+ID = "550e8400-e29b-41d4-a716-446655440000"
+MESSAGE = "Be brief.\n\n---\n\nSay PONG."
+COPILOT = [
+    "--output-format", "json", "--no-color", "--no-ask-user", "--no-auto-update", "--disable-client-telemetry",
+]  # fmt: skip
+
+
+def called(
+    type_name: str, config: dict[str, Any] | None = None, turn: dict[str, Any] | None = None, **given: Any
+) -> Invocation:
+    """
+    Return how a program is called.
+    """
+    usual: dict[str, Any] = {"tools": True, "model": "m", "system": "Be brief.", "run_id": "run", "key": "step"}
+    return catalogue.PROGRAMS[type_name].invoke(
+        Turn(
+            prompt=prompt("Say PONG.", **(usual | given)),
+            config=BackendConfig(name="one", type=type_name, **(config or {})),
+            **({"session_id": ID} | (turn or {})),
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("type_name", "new", "resumed"),
+    [
+        (
+            "claude-code",
+            ["--print", "--output-format", "json", "--dangerously-skip-permissions", "--model", "m", "--session-id", ID,
+             "--append-system-prompt", "Be brief.", "Say PONG."],
+            ["--print", "--output-format", "json", "--dangerously-skip-permissions", "--model", "m", "--resume", ID,
+             "--append-system-prompt", "Be brief.", "Say PONG."],
+        ),
+        (
+            "codex",
+            ["exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--model", "m",
+             "--config", 'developer_instructions="Be brief."', "Say PONG."],
+            ["exec", "resume", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox",
+             "--model", "m", ID, "Say PONG."],
+        ),
+        (
+            "gemini",
+            ["--output-format", "json", "--skip-trust", "--yolo", "--model", "m", "--session-id", ID, "--prompt",
+             MESSAGE],
+            ["--output-format", "json", "--skip-trust", "--yolo", "--model", "m", "--resume", ID, "--prompt", MESSAGE],
+        ),
+        (
+            "opencode",
+            ["run", "--format", "json", "--auto", "--model", "m", "--title", "run step", MESSAGE],
+            ["run", "--format", "json", "--auto", "--model", "m", "--session", ID, MESSAGE],
+        ),
+        (
+            "github-copilot",
+            [*COPILOT, "--allow-all", "--model", "m", "--session-id", ID, "--prompt", MESSAGE],
+            [*COPILOT, "--allow-all", "--model", "m", f"--resume={ID}", "--prompt", MESSAGE],
+        ),
+        (
+            "cursor",
+            ["--print", "--output-format", "stream-json", "--trust", "--force", "--model", "m", MESSAGE],
+            ["--print", "--output-format", "stream-json", "--trust", "--force", "--model", "m", "--resume", ID,
+             MESSAGE],
+        ),
+        (
+            "qwen",
+            ["--yolo", "--output-format", "json", "--model", "m", "--session-id", ID, "--append-system-prompt",
+             "Be brief.", "Say PONG."],
+            ["--yolo", "--output-format", "json", "--model", "m", "--resume", ID, "--append-system-prompt", "Be brief.",
+             "Say PONG."],
+        ),
+    ],
+)  # fmt: skip
+def test_a_program_is_called_as_it_wants(type_name: str, new: list[str], resumed: list[str]) -> None:
+    """Each program gets exactly these arguments for a new conversation and for one that goes on."""
+    assert list(called(type_name).arguments) == new
+    assert list(called(type_name, turn={"resumes": True}).arguments) == resumed
+
+
+@pytest.mark.parametrize("type_name", catalogue.PROGRAMS)
+def test_nothing_is_said_that_nobody_asked_for(type_name: str) -> None:
+    """Without a model, an instruction or a conversation there is no word of them; the prompt stands as it is."""
+    arguments = called(type_name, turn={"session_id": None}, model=None, system=None).arguments
+
+    assert not {"--model", "--session-id", "--resume", "--append-system-prompt", "--config"} & set(arguments)
+    assert arguments[-1] == "Say PONG."
+
+
+@pytest.mark.parametrize("type_name", sorted(set(catalogue.PROGRAMS) - {"cursor"}))
+def test_without_tools_nothing_is_allowed_unasked(type_name: str) -> None:
+    """A prompt that forbids tools is never called with what lets the program act unasked."""
+    arguments = called(type_name, tools=False).arguments
+    unasked = {"--dangerously-skip-permissions", "--dangerously-bypass-approvals-and-sandbox", "--yolo", "--auto"}
+
+    assert not (unasked | {"--allow-all", "--force"}) & set(arguments)
+
+
+@pytest.mark.parametrize(("tools", "before"), [(False, "--strict-mcp-config"), (True, "dontAsk")])
+def test_a_list_never_takes_the_prompt_in(tools: bool, before: str) -> None:
+    """An option that takes several values is followed by another one, so that the prompt is none of them."""
+    config = {"allowed_tools": ("Bash",)}
+    arguments = called("claude-code", config, {"session_id": None}, tools=tools, model=None, system=None).arguments
+
+    assert arguments[-2:] == (before, "Say PONG.")
+
+
+class TestClaudeCode:
+    """
+    Claude Code's own.
+    """
+
+    def test_without_tools_none_is_offered(self) -> None:
+        """No tool of its own and none of a server is offered, and whatever is asked for is denied."""
+        arguments = called("claude-code", tools=False).arguments
+        at = arguments.index("--tools")
+
+        assert arguments[at : at + 5] == ("--tools", "", "--permission-mode", "dontAsk", "--strict-mcp-config")
+
+    def test_named_tools_take_the_place_of_all(self) -> None:
+        """With `allowed_tools` it may use those unasked and no other, so that root may call it."""
+        arguments = called("claude-code", {"allowed_tools": ("Bash(git *)", "Write")}).arguments
+        at = arguments.index("--allowedTools")
+
+        assert arguments[at : at + 5] == ("--allowedTools", "Bash(git *)", "Write", "--permission-mode", "dontAsk")
+        assert "--dangerously-skip-permissions" not in arguments
+
+    def test_a_conversation_from_elsewhere_hears_the_instruction_in_the_message(self) -> None:
+        """It keeps the instruction that it was begun with, so that ours stands in the message there."""
+        arguments = called("claude-code", turn={"resumes": True, "foreign": True}).arguments
+
+        assert arguments[-1] == MESSAGE
+        assert "--append-system-prompt" not in arguments
+
+    def test_a_schema_is_an_argument(self) -> None:
+        """It holds the model to a schema itself."""
+        arguments = called("claude-code", reply_schema={"type": "object"}).arguments
+
+        assert arguments[-3:] == ("--json-schema", '{"type":"object"}', "Say PONG.")
+
+
+class TestCodex:
+    """
+    Codex's own.
+    """
+
+    def test_without_tools_its_sandbox_holds(self, tmp_path: Path) -> None:
+        """It may only read, is offered as little as can be, and speaks with no configured tool server."""
+        (tmp_path / ".codex").mkdir()
+        (tmp_path / ".codex" / "config.toml").write_text('[mcp_servers.files]\ncommand = "x"\n[mcp_servers."a b"]\n')
+        arguments = called("codex", tools=False, turn={"home": tmp_path}).arguments
+        settings = {arguments[at + 1] for at, part in enumerate(arguments) if part == "--config"}
+
+        assert {'sandbox_mode="read-only"', 'approval_policy="never"', "features.shell_tool=false"} <= settings
+        assert {'mcp_servers."files".enabled=false', 'mcp_servers."a b".enabled=false'} <= settings
+
+    def test_what_is_no_id_is_not_passed_on(self) -> None:
+        """It would begin a new conversation in silence, so it gets an id that nobody has."""
+        arguments = called("codex", turn={"resumes": True, "session_id": "my-chat"}).arguments
+
+        assert arguments[-2] == "00000000-0000-0000-0000-000000000000"
+
+    def test_an_instruction_is_one_value(self) -> None:
+        """Quotes and newlines of an instruction stay within its value."""
+        system = 'Say "no".\n[x]\ny = 1\\'
+        arguments = called("codex", system=system).arguments
+        (given,) = [part for part in arguments if part.startswith("developer_instructions=")]
+
+        assert tomllib.loads(given) == {"developer_instructions": system}
+
+
+class TestOthers:
+    """
+    What some of them have of their own.
+    """
+
+    def test_gemini_gets_a_policy(self) -> None:
+        """The policy that forbids every tool is a file of the program."""
+        arguments = called("gemini", tools=False).arguments
+        (policy,) = [part.partition("=")[2] for part in arguments if part.startswith("--admin-policy=")]
+
+        assert tomllib.loads(Path(policy).read_text())["rule"] == [
+            {"toolName": "*", "decision": "deny", "priority": 999}
+        ]
+        assert Path(policy).parent == Path(gemini.__file__).parent
+
+    def test_opencode_gets_an_agent_without_tools(self) -> None:
+        """Its agent for prompts without tools stands beside what the user has configured the same way."""
+        environ = {"OPENCODE_CONFIG_CONTENT": '{"share": "disabled", "agent": {"mine": {}}}'}
+        invocation = called("opencode", tools=False, turn={"environ": environ})
+        configured = json.loads(invocation.env["OPENCODE_CONFIG_CONTENT"])
+        name = invocation.arguments[invocation.arguments.index("--agent") + 1]
+
+        assert configured["share"] == "disabled"
+        assert set(configured["agent"]) == {"mine", name}
+        assert configured["agent"][name]["tools"] == {"*": False}
+        assert configured["agent"][name]["permission"] == {"*": "deny"}
+
+    def test_copilot_leaves_its_usage_in_a_file(self, tmp_path: Path) -> None:
+        """Tokens stand in a file of its private folder only."""
+        arguments = called("github-copilot", turn={"folder": tmp_path}).arguments
+        at = arguments.index("--usage-output-file")
+
+        assert arguments[at + 1] == str(tmp_path / str(catalogue.PROGRAMS["github-copilot"].tells))
+
+    @pytest.mark.parametrize("type_name", ["claude-code", "gemini", "qwen"])
+    def test_a_limit_of_silence_asks_for_words(self, type_name: str) -> None:
+        """Programs that would speak only at their end are asked to say what they do, if silence ends them."""
+        assert "stream-json" in called(type_name, {"idle_seconds": 5.0}).arguments
+        assert "stream-json" not in called(type_name).arguments
+
+    @pytest.mark.parametrize("type_name", catalogue.PROGRAMS)
+    def test_further_arguments_are_passed_on(self, type_name: str) -> None:
+        """What `agents.json` adds stands among the arguments, before what allows or forbids tools."""
+        arguments = called(type_name, {"arguments": ("--extra", "x y")}).arguments
+        at = arguments.index("--extra")
+
+        assert arguments[at + 1] == "x y"
+        assert at < len(arguments) - 2
+
+
+class TestModels:
+    """
+    Tiers.
+    """
+
+    @pytest.mark.parametrize("type_name", [*catalogue.PROGRAMS, "template"])
+    def test_a_tier_is_configured_or_left_to_the_program(self, type_name: str) -> None:
+        """A configured model wins; a tier without one is the program's to choose; other names stand for themselves."""
+        config = BackendConfig(name="one", type=type_name, command=("true",), models={"haiku": "small"})
+        made = backends.Backends({"one": config}, around.surroundings()).get("one")
+        own = {tier: tier for tier in TIERS} if type_name == "claude-code" else {}
+
+        assert made.resolve_model("haiku") == "small"
+        assert made.resolve_model("opus") == own.get("opus")
+        assert made.resolve_model("gpt-x") == "gpt-x"
+
+
+class TestPlaces:
+    """
+    Where programs are found.
+    """
+
+    def executable(self, path: Path) -> str:
+        """
+        Make an executable.
+        """
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+        return str(path)
+
+    def find(self, tmp_path: Path, **given: Any) -> tuple[str, ...]:
+        """
+        Look for Claude Code.
+        """
+        config = BackendConfig(name="one", type="claude-code", **given.pop("config", {}))
+        environ = {"PATH": str(tmp_path / "bin"), **given}
+        return places.find(catalogue.PROGRAMS["claude-code"], config, environ, tmp_path)
+
+    def test_each_place_comes_before_the_next(self, tmp_path: Path) -> None:
+        """The command of `agents.json` wins over the variable, that over its own installer, that over PATH."""
+        found = []
+        on_path = self.executable(tmp_path / "bin" / "claude")
+        found.append(self.find(tmp_path))
+        local = self.executable(tmp_path / ".claude" / "local" / "claude")
+        found.append(self.find(tmp_path))
+        named = self.executable(tmp_path / "mine")
+        found.append(self.find(tmp_path, CLAUDE_CLI_PATH=named))
+        own = self.executable(tmp_path / "bin" / "own")
+        found.append(self.find(tmp_path, CLAUDE_CLI_PATH=named, config={"command": ("own", "-x")}))
+
+        assert found == [(on_path,), (local,), (named,), (own, "-x")]
+
+    def test_a_wrong_variable_is_told(self, tmp_path: Path) -> None:
+        """A variable that leads nowhere is an error, not a reason to take another program."""
+        self.executable(tmp_path / "bin" / "claude")
+        with pytest.raises(errors.AgentFailed, match="CLAUDE_CLI_PATH names /nowhere") as failed:
+            self.find(tmp_path, CLAUDE_CLI_PATH="/nowhere")
+
+        assert failed.value.code == "agent_missing"
+
+    def test_the_check_tells_what_is_missing(self, tmp_path: Path) -> None:
+        """What keeps a backend from working is told before any run, for each of them."""
+        configs = {name: BackendConfig(name=name, type=name) for name in catalogue.PROGRAMS}
+        configs["mine"] = BackendConfig(name="mine", type="template", command=("no-such-program",))
+        place = around.surroundings(environ={"PATH": str(tmp_path)}, home=tmp_path)
+        told = dict(backends.Backends(configs, place).check())
+
+        assert set(told) == set(configs)
+        assert "npm install -g @openai/codex" in told["codex"]
+        assert "no-such-program" in told["mine"]
+
+    def test_the_check_tells_a_missing_key(self, tmp_path: Path) -> None:
+        """A key that is not in the environment is told too."""
+        self.executable(tmp_path / "codex")
+        config = BackendConfig(name="one", type="codex", api_key_env="MY_KEY")
+        place = around.surroundings(environ={"PATH": str(tmp_path)}, home=tmp_path)
+
+        assert "MY_KEY" in dict(backends.Backends({"one": config}, place).check())["one"]
+
+
+class TestWorktrees:
+    """
+    The issue database of a linked worktree.
+    """
+
+    @pytest.fixture
+    def linked(self, tmp_path: Path) -> Path:
+        """
+        Make a repository with a linked worktree.
+        """
+        environ = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
+        who = ["-c", "user.name=k", "-c", "user.email=k@example.com"]
+        for arguments in (
+            ["init", "-q", "main"],
+            ["-C", "main", *who, "commit", "-q", "--allow-empty", "-m", "x"],
+            ["-C", "main", "worktree", "add", "-q", "../side"],
+        ):
+            subprocess.run(["git", *arguments], cwd=tmp_path, env=environ, check=True)
+        for folder in ("main", "side"):
+            (tmp_path / folder / ".beads-local").mkdir()
+            (tmp_path / folder / ".beads-local" / "local.db").touch()
+            (tmp_path / folder / "src").mkdir()
+        return tmp_path / "side"
+
+    def test_a_linked_worktree_has_its_own(self, linked: Path) -> None:
+        """In a linked worktree, and below it, the database beside its files is meant; in the main one none is."""
+        database = linked / ".beads-local" / "local.db"
+
+        assert environment.beads_database(linked) == database
+        assert environment.beads_database(linked / "src") == database
+        assert environment.beads_database(linked.parent / "main") is None
+        assert environment.beads_database(linked.parent) is None
+
+    def test_without_the_file_there_is_none(self, linked: Path) -> None:
+        """A linked worktree without such a database changes nothing."""
+        (linked / ".beads-local" / "local.db").unlink()
+
+        assert environment.beads_database(linked) is None

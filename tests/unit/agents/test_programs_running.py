@@ -1,0 +1,527 @@
+"""
+Programs as processes: stub programs through the real supervisor, what they are given and what becomes of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import clock, errors
+from app.agents import backends
+from app.agents.configuration import BackendConfig
+from app.agents.programs import catalogue
+from app.engine import agent_sessions, ports
+from app.processes import supervisor
+from app.storage.agent_sessions import MemoryAgentSessions
+from tests.unit.agents import around
+from tests.unit.agents.prompts import prompt
+from tests.unit.agents.stub_programs import Stub, claude_says, codex_says
+
+OURS = "550e8400-e29b-41d4-a716-446655440000"
+THREAD = "01a1ffcd-0000-7000-8000-000000000000"
+OTHER = "01a1ffcd-0000-7000-8000-000000000001"
+
+Speaking = Callable[..., ports.AgentBackend]
+
+
+@pytest.fixture
+def sessions() -> MemoryAgentSessions:
+    return MemoryAgentSessions()
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    (tmp_path / "novel").mkdir()
+    return tmp_path / "novel"
+
+
+@pytest.fixture
+async def speaking(tmp_path: Path, sessions: MemoryAgentSessions) -> AsyncIterator[Speaking]:
+    started: list[supervisor.Supervisor] = []
+
+    def make(type_name: str, *, environ: Mapping[str, str] | None = None, **given: Any) -> ports.AgentBackend:
+        environ = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "IS_SANDBOX": "1", **(environ or {})}
+        started.append(supervisor.Supervisor(tmp_path / "processes", clock.RandomIds(), environ))
+        place = around.surroundings(running=started[-1], sessions=sessions, environ=environ, home=tmp_path)
+        return backends.Backends({"one": BackendConfig(name="one", type=type_name, **given)}, place).get("one")
+
+    yield make
+    for each in started:
+        await each.close()
+
+
+@pytest.fixture
+def claude(tmp_path: Path) -> Stub:
+    return Stub(tmp_path / "bin", "claude")
+
+
+@pytest.fixture
+def codex(tmp_path: Path) -> Stub:
+    return Stub(tmp_path / "bin", "codex")
+
+
+def asked(work: Path, text: str = "Say PONG.", **given: Any) -> ports.AgentPrompt:
+    """
+    Return a prompt that allows tools, in the folder.
+    """
+    usual: dict[str, Any] = {"tools": True, "working_dir": work, "max_tokens": None, "timeout_seconds": 60.0}
+    return prompt(text, **(usual | given))
+
+
+def code_of(reply: ports.AgentReply) -> str | None:
+    """
+    Return the code of a reply's error.
+    """
+    return reply.error.code if reply.error else None
+
+
+class TestWhatItIsGiven:
+    """
+    Arguments, folder, environment, input.
+    """
+
+    async def test_a_prompt_is_one_argument(self, speaking: Speaking, claude: Stub, work: Path) -> None:
+        """The program stands in the working folder, gets its prompt whole as last argument and nothing to read."""
+        claude.answer(claude_says("PONG", OURS))
+        text = 'Say "PONG".\n$HOME `x` é'
+        reply = await speaking("claude-code").prompt(asked(work, text))
+        (call,) = claude.calls()
+
+        assert (reply.text, reply.agent_session_id, reply.error) == ("PONG", OURS, None)
+        assert reply.usage is not None
+        assert (reply.usage.input_tokens, reply.usage.output_tokens, reply.usage.cost_usd) == (5, 3, 0.5)
+        assert call["argv"][-1] == text
+        assert call["cwd"] == str(work)
+        assert call["stdin"] == ""
+
+    @pytest.mark.parametrize(
+        "text", ["x" * 300_000, "- an item\n", "--help", "\0"], ids=["long", "item", "option", "nul"]
+    )
+    @pytest.mark.parametrize("type_name", catalogue.PROGRAMS)
+    async def test_what_no_argument_can_carry_is_read(
+        self, speaking: Speaking, tmp_path: Path, work: Path, type_name: str, text: str
+    ) -> None:
+        """A prompt that is too long, or looks like an option, arrives whole on standard input, which then ends."""
+        stub = Stub(tmp_path / "bin", catalogue.PROGRAMS[type_name].commands[0])
+        await speaking(type_name).prompt(asked(work, text))
+        (call,) = stub.calls()
+
+        assert call["stdin"] == text
+        assert text not in call["argv"]
+
+    async def test_the_environment_is_cleaned(self, speaking: Speaking, claude: Stub, work: Path) -> None:
+        """What another agent has left is taken away; keys, endpoints, folders and what the user chose stay."""
+        left = dict.fromkeys(
+            ["CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_CHILD_SESSION"], "x"
+        )
+        left |= dict.fromkeys(["CLAUDE_CODE_SSE_PORT", "CLAUDE_PID", "CLAUDE_EFFORT", "AI_AGENT"], "x")
+        kept = {
+            "ANTHROPIC_API_KEY": "k",
+            "ANTHROPIC_BASE_URL": "u",
+            "CLAUDE_CONFIG_DIR": "c",
+            "DISABLE_AUTOUPDATER": "0",
+        }
+        claude.answer(claude_says("PONG"))
+        backend = speaking("claude-code", environ={**left, **kept})
+        await backend.prompt(asked(work, env={"CONTROL_ROOM_RUN_ID": "r", "CONTROL_ROOM_DEPTH": "1"}))
+        env = claude.calls()[0]["env"]
+
+        assert not left.keys() & env.keys()
+        assert kept.items() <= env.items()
+        assert (env["CONTROL_ROOM_RUN_ID"], env["CONTROL_ROOM_DEPTH"]) == ("r", "1")
+        assert env["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"] == "1"
+
+    async def test_address_and_key_are_handed_over(self, speaking: Speaking, claude: Stub, work: Path) -> None:
+        """Address and key of the backend take the place of those in the environment."""
+        claude.answer(claude_says("PONG"))
+        backend = speaking(
+            "claude-code",
+            environ={"MY_KEY": "secret", "ANTHROPIC_API_KEY": "other"},
+            base_url="http://h:1",
+            api_key_env="MY_KEY",
+        )
+        await backend.prompt(asked(work))
+        env = claude.calls()[0]["env"]
+
+        assert (env["ANTHROPIC_BASE_URL"], env["ANTHROPIC_API_KEY"]) == ("http://h:1", "secret")
+
+    async def test_a_missing_key_is_told(self, speaking: Speaking, claude: Stub, work: Path) -> None:
+        """A key that is not in the environment keeps the program from being started."""
+        with pytest.raises(errors.AgentFailed) as failed:
+            await speaking("claude-code", api_key_env="MY_KEY").prompt(asked(work))
+
+        assert (failed.value.code, failed.value.detail) == ("missing_secrets", {"missing_secrets": ["MY_KEY"]})
+        assert claude.calls() == []
+
+    async def test_the_folder_of_a_prompt_file_is_private_and_gone(
+        self, speaking: Speaking, tmp_path: Path, work: Path
+    ) -> None:
+        """A template may have the prompt in a file, which is there while the program runs and no longer."""
+        stub = Stub(tmp_path / "bin", "aider")
+        stub.answer({"stdout": ["Done."]})
+        backend = speaking("template", command=("aider", "--file", "{prompt_file}", ("--model", "{model}")))
+        reply = await backend.prompt(asked(work, "é" * 200_000))
+        (call,) = stub.calls()
+
+        assert reply.text == "Done."
+        assert call["argv"] == ["--file", call["argv"][1]]
+        assert call["files"] == {call["argv"][1]: "é" * 200_000}
+        assert not Path(call["argv"][1]).parent.exists()
+
+    async def test_a_template_is_filled(self, speaking: Speaking, tmp_path: Path, work: Path) -> None:
+        """Placeholders are filled once, groups without a value are left out, tools go where they are wanted."""
+        stub = Stub(tmp_path / "bin", "aider")
+        stub.answer({"stdout": ["Done."]})
+        backend = speaking(
+            "template",
+            command=("aider", "{tools}", ("--model", "{model}"), ("--id={session_id}",), '{"a": 1}', "{prompt}"),
+            tools_on=("--yes",),
+            tools_off=("--no",),
+        )
+        await backend.prompt(asked(work, "Use {model}.", model="m"))
+        await backend.prompt(asked(work, "Say it.", tools=False, agent_session_id=OURS))
+        first, second = stub.calls()
+
+        assert first["argv"] == ["--yes", "--model", "m", '{"a": 1}', "Use {model}."]
+        assert second["argv"] == ["--no", f"--id={OURS}", '{"a": 1}', "Say it."]
+
+
+class TestHowItEnds:
+    """
+    Success, silence, limits, cancellation.
+    """
+
+    async def test_a_megabyte_comes_back_whole(self, speaking: Speaking, claude: Stub, work: Path) -> None:
+        """A reply of a megabyte is not cut."""
+        text = "0123456789abcdef" * 65_536
+        claude.answer(claude_says(text))
+
+        assert (await speaking("claude-code").prompt(asked(work))).text == text
+
+    async def test_the_end_of_long_output_is_read(self, speaking: Speaking, codex: Stub, work: Path) -> None:
+        """What stands behind many megabytes of events still counts."""
+        said = codex_says("PONG", THREAD)
+        noise = {"type": "item.completed", "item": {"type": "command_execution", "aggregated_output": "x" * 1_000_000}}
+        said["stdout"][1:1] = [noise] * 20
+        codex.answer(said)
+
+        assert (await speaking("codex").prompt(asked(work))).text == "PONG"
+
+    async def test_silence_is_a_failure(self, speaking: Speaking, claude: Stub, work: Path) -> None:
+        """Exit code 0 with nothing printed is no reply."""
+        assert code_of(await speaking("claude-code").prompt(asked(work))) == "reply_unreadable"
+
+    async def test_its_complaints_are_told(self, speaking: Speaking, claude: Stub, work: Path) -> None:
+        """An error carries the exit code and what was written on standard error."""
+        claude.answer({"stdout": [], "stderr": "first\nError: out of paper\n", "exit_code": 7})
+        reply = await speaking("claude-code").prompt(asked(work))
+
+        assert reply.error is not None
+        assert (reply.error.code, reply.error.message) == ("agent_error", "Claude Code failed: Error: out of paper")
+        assert reply.error.detail == {"exit_code": 7, "stderr": "first\nError: out of paper"}
+
+    async def test_a_limit_of_silence_is_kept(self, speaking: Speaking, claude: Stub, work: Path) -> None:
+        """A program that says nothing for too long is ended; it is asked to say what it does for that."""
+        claude.answer({"stdout": [{"type": "system", "session_id": OURS}], "hangs": True})
+        reply = await speaking("claude-code", idle_seconds=1.0).prompt(asked(work))
+
+        assert (code_of(reply), reply.agent_session_id) == ("agent_idle", OURS)
+        assert "stream-json" in claude.calls()[0]["argv"]
+
+    async def test_a_limit_of_time_is_kept(self, speaking: Speaking, claude: Stub, work: Path) -> None:
+        """A program that takes too long is ended."""
+        claude.answer({"stdout": [], "hangs": True})
+
+        assert code_of(await speaking("claude-code").prompt(asked(work, timeout_seconds=1.0))) == "agent_timeout"
+
+    async def test_a_cancellation_leaves_nothing(self, speaking: Speaking, claude: Stub, work: Path) -> None:
+        """A cancelled prompt ends the program and what it has started."""
+        claude.answer({"stdout": [], "hangs": True, "child": 567})
+        prompting = asyncio.ensure_future(speaking("claude-code").prompt(asked(work)))
+        await until(lambda: any("sleep 567" in line for line in lines_of(work)))
+        prompting.cancel()
+        await asyncio.wait([prompting])
+
+        assert prompting.cancelled()
+        assert lines_of(work) == []
+
+
+class TestConversations:
+    """
+    Which conversation is meant, and what is kept of it.
+    """
+
+    async def test_we_name_it_before_its_first_prompt(
+        self, speaking: Speaking, claude: Stub, work: Path, sessions: MemoryAgentSessions
+    ) -> None:
+        """A new conversation is on record before the program starts, and known to exist once it has answered."""
+        claude.answer({"stdout": [], "hangs": True}, claude_says("PONG", OURS))
+        backend = speaking("claude-code")
+        prompting = asyncio.ensure_future(backend.prompt(asked(work, agent_session_id=OURS)))
+        await until(claude.calls)
+        before = await sessions.find(OURS)
+        prompting.cancel()
+        await asyncio.wait([prompting])
+        await backend.prompt(asked(work, agent_session_id=OURS, attempt=2))
+
+        assert before == session(work, created=False)
+        assert await sessions.find(OURS) == session(work, created=True)
+        assert [flag(call, "--session-id", "--resume") for call in claude.calls()] == [
+            ("--session-id", OURS),
+            ("--resume", OURS),
+        ]
+
+    async def test_a_first_prompt_that_never_arrived_is_sent_anew(
+        self, speaking: Speaking, claude: Stub, work: Path, sessions: MemoryAgentSessions
+    ) -> None:
+        """If the program does not know the conversation of a first prompt that was cut off, it is begun."""
+        await sessions.keep(session(work, created=False))
+        unknown = {"stdout": [], "stderr": f"No conversation found with session ID: {OURS}", "exit_code": 1}
+        claude.answer(unknown, claude_says("PONG", OURS))
+        reply = await speaking("claude-code").prompt(asked(work, agent_session_id=OURS, attempt=2))
+
+        assert reply.text == "PONG"
+        assert [flag(call, "--session-id", "--resume")[0] for call in claude.calls()] == ["--resume", "--session-id"]
+
+    async def test_a_name_that_is_taken_is_gone_on_with(self, speaking: Speaking, claude: Stub, work: Path) -> None:
+        """If nothing is kept of an earlier try but the program knows its conversation, that one goes on."""
+        used = {"stdout": [], "stderr": f"Error: Session ID {OURS} is already in use.", "exit_code": 1}
+        claude.answer(used, claude_says("PONG", OURS))
+        reply = await speaking("claude-code").prompt(asked(work, agent_session_id=OURS, attempt=2))
+
+        assert reply.text == "PONG"
+        assert [flag(call, "--session-id", "--resume")[0] for call in claude.calls()] == ["--session-id", "--resume"]
+
+    async def test_a_lost_conversation_is_not_begun_in_silence(
+        self, speaking: Speaking, claude: Stub, work: Path, sessions: MemoryAgentSessions
+    ) -> None:
+        """A conversation that has existed and is unknown now is an error: its past is gone."""
+        await sessions.keep(session(work, created=True))
+        claude.answer({"stdout": [], "stderr": "No conversation found with session ID: x", "exit_code": 1})
+        reply = await speaking("claude-code").prompt(asked(work, agent_session_id=OURS, session_created=True))
+
+        assert code_of(reply) == "unknown_agent_session"
+        assert len(claude.calls()) == 1
+
+    async def test_its_own_name_is_kept_while_it_runs(
+        self, speaking: Speaking, codex: Stub, work: Path, sessions: MemoryAgentSessions
+    ) -> None:
+        """The name that a program gives is kept as soon as it is said, and outlives a prompt that is cut off."""
+        hanging = {"stdout": [{"type": "thread.started", "thread_id": THREAD}], "hangs": True}
+        codex.answer(hanging, codex_says("PONG", THREAD))
+        backend = speaking("codex")
+        prompting = asyncio.ensure_future(backend.prompt(asked(work, agent_session_id=OURS)))
+        while (kept := await sessions.find(OURS)) is None or kept.program_session_id is None:
+            await asyncio.wait([prompting], timeout=0.02)
+        prompting.cancel()
+        await asyncio.wait([prompting])
+        reply = await backend.prompt(asked(work, agent_session_id=OURS, attempt=2))
+        second = codex.calls()[1]["argv"]
+
+        assert kept == session(work, created=False, program_session_id=THREAD)
+        assert second[:2] == ["exec", "resume"]
+        assert THREAD in second
+        assert reply.text == "PONG"
+        assert await sessions.find(OURS) == session(work, created=True, program_session_id=THREAD)
+
+    async def test_its_own_name_is_kept_of_a_turn_that_fails(
+        self, speaking: Speaking, codex: Stub, work: Path, sessions: MemoryAgentSessions
+    ) -> None:
+        """A short turn that fails leaves the name of its conversation too."""
+        failed = {"type": "turn.failed", "error": {"message": "unexpected status 401 Unauthorized"}}
+        codex.answer({"stdout": [{"type": "thread.started", "thread_id": THREAD}, failed], "exit_code": 1})
+        reply = await speaking("codex").prompt(asked(work, agent_session_id=OURS))
+
+        assert code_of(reply) == "unauthorized"
+        assert await sessions.find(OURS) == session(work, created=False, program_session_id=THREAD)
+
+    async def test_a_first_prompt_without_a_name_is_sent_anew(
+        self, speaking: Speaking, codex: Stub, work: Path, sessions: MemoryAgentSessions
+    ) -> None:
+        """A first prompt that was cut off before its conversation had a name begins another one."""
+        await sessions.keep(session(work, created=False))
+        codex.answer(codex_says("PONG", THREAD))
+        await speaking("codex").prompt(asked(work, agent_session_id=OURS, attempt=2))
+
+        assert "resume" not in codex.calls()[0]["argv"]
+        assert await sessions.find(OURS) == session(work, created=True, program_session_id=THREAD)
+
+    async def test_another_conversation_is_no_answer(
+        self, speaking: Speaking, codex: Stub, work: Path, sessions: MemoryAgentSessions
+    ) -> None:
+        """A program that begins a new conversation in place of the one that was to go on has failed; ours is kept."""
+        await sessions.keep(session(work, created=True, program_session_id=THREAD))
+        codex.answer(codex_says("PONG", OTHER))
+        reply = await speaking("codex").prompt(asked(work, agent_session_id=OURS, session_created=True))
+
+        assert code_of(reply) == "unknown_agent_session"
+        assert await sessions.find(OURS) == session(work, created=True, program_session_id=THREAD)
+
+    async def test_a_named_conversation_goes_on(
+        self, speaking: Speaking, codex: Stub, work: Path, sessions: MemoryAgentSessions
+    ) -> None:
+        """A person may name a conversation that the program knows; its instruction then stands in the message."""
+        codex.answer(codex_says("PONG", THREAD))
+        backend = speaking("codex")
+        await backend.prompt(asked(work, agent_session_id=THREAD, session_created=True, system="Be brief."))
+        argv = codex.calls()[0]["argv"]
+        kept = await sessions.find(THREAD)
+
+        assert argv[-2:] == [THREAD, "Be brief.\n\n---\n\nSay PONG."]
+        assert kept is not None
+        assert (kept.created, kept.program_session_id) == (True, None)
+
+    async def test_a_conversation_of_another_backend_is_refused(
+        self, speaking: Speaking, claude: Stub, work: Path, sessions: MemoryAgentSessions
+    ) -> None:
+        """A conversation is held through one backend; another one cannot know it."""
+        await sessions.keep(agent_sessions.AgentSession(agent_session_id=OURS, backend="b", working_dir="/"))
+        with pytest.raises(errors.AgentFailed) as failed:
+            await speaking("claude-code").prompt(asked(work, agent_session_id=OURS))
+
+        assert failed.value.code == "unknown_agent_session"
+        assert claude.calls() == []
+
+    async def test_a_name_that_is_no_uuid_gets_one(
+        self, speaking: Speaking, claude: Stub, work: Path, sessions: MemoryAgentSessions
+    ) -> None:
+        """Programs take UUIDs only; any other name of ours leads to the same one each time."""
+        claude.answer({"stdout": [], "exit_code": 1}, {"stdout": [], "exit_code": 1})
+        backend = speaking("claude-code")
+        await backend.prompt(asked(work, agent_session_id="chat"))
+        await backend.prompt(asked(work, agent_session_id="chat", attempt=2))
+        given = [flag(call, "--session-id", "--resume")[1] for call in claude.calls()]
+        kept = await sessions.find("chat")
+
+        assert given[0] == given[1] != "chat"
+        assert kept is not None
+        assert kept.program_session_id == given[0]
+
+    async def test_a_template_that_cannot_go_on_says_so(self, speaking: Speaking, tmp_path: Path, work: Path) -> None:
+        """A template without `resume` begins conversations and refuses to go on with one, by name."""
+        stub = Stub(tmp_path / "bin", "aider")
+        stub.answer({"stdout": ["Done."]})
+        backend = speaking("template", command=("aider",))
+        await backend.prompt(asked(work, agent_session_id=OURS))
+        with pytest.raises(errors.AgentFailed, match="The backend one") as failed:
+            await backend.prompt(asked(work, agent_session_id=OURS, session_created=True))
+
+        assert failed.value.code == "unknown_agent_session"
+        assert len(stub.calls()) == 1
+
+
+class TestRefusals:
+    """
+    What is refused before anything is started.
+    """
+
+    @pytest.mark.parametrize("type_name", catalogue.PROGRAMS)
+    async def test_a_missing_program_is_told(self, speaking: Speaking, work: Path, type_name: str) -> None:
+        """A program that is not there is named, with how to get it and the variable that would lead to it."""
+        program = catalogue.PROGRAMS[type_name]
+        with pytest.raises(errors.AgentFailed) as failed:
+            await speaking(type_name, environ={"PATH": "/nowhere"}).prompt(asked(work))
+
+        assert failed.value.code == "agent_missing"
+        assert program.install in failed.value.message
+        assert str(program.path_variable) in failed.value.message
+
+    @pytest.mark.parametrize("type_name", ["cursor", "template"])
+    async def test_tools_that_cannot_be_turned_off(
+        self, speaking: Speaking, tmp_path: Path, work: Path, type_name: str
+    ) -> None:
+        """A program that nothing keeps from acting takes no prompt that forbids it."""
+        stub = Stub(tmp_path / "bin", "cursor-agent")
+        command = {"command": ("cursor-agent",)} if type_name == "template" else {}
+        with pytest.raises(errors.AgentFailed, match="one") as failed:
+            await speaking(type_name, **command).prompt(asked(work, tools=False))
+
+        assert failed.value.code == "tools_cannot_be_turned_off"
+        assert stub.calls() == []
+
+    @pytest.mark.parametrize(
+        ("environ", "config", "tools", "refused"),
+        [
+            ({"IS_SANDBOX": ""}, {}, True, True),
+            ({"IS_SANDBOX": "0"}, {}, True, True),
+            ({"IS_SANDBOX": "1"}, {}, True, False),
+            ({"IS_SANDBOX": "", "CLAUDE_CODE_BUBBLEWRAP": "1"}, {}, True, False),
+            ({"IS_SANDBOX": ""}, {"allowed_tools": ("Bash", "Write")}, True, False),
+            ({"IS_SANDBOX": ""}, {}, False, False),
+        ],
+    )
+    async def test_root_is_told_the_ways_out(
+        self,
+        speaking: Speaking,
+        claude: Stub,
+        work: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        environ: dict[str, str],
+        config: dict[str, Any],
+        tools: bool,
+        refused: bool,
+    ) -> None:
+        """As root Claude Code acts unasked only in a sandbox; that is known before it is started."""
+        monkeypatch.setattr(os, "geteuid", lambda: 0)
+        claude.answer(claude_says("PONG"))
+        backend = speaking("claude-code", environ=environ, **config)
+        (outcome,) = await asyncio.gather(backend.prompt(asked(work, tools=tools)), return_exceptions=True)
+        code = outcome.code if isinstance(outcome, errors.AgentFailed) else None
+
+        assert (code, len(claude.calls())) == (("agent_refused_root", 0) if refused else (None, 1))
+        assert not refused or all(way in str(outcome) for way in ("another user", "IS_SANDBOX=1", "allowed_tools"))
+
+    async def test_a_prompt_too_long_for_a_template(self, speaking: Speaking, tmp_path: Path, work: Path) -> None:
+        """A template that wants the prompt as an argument does not get a long one, and is told the other ways."""
+        stub = Stub(tmp_path / "bin", "aider")
+        with pytest.raises(errors.AgentFailed, match="prompt_file") as failed:
+            await speaking("template", command=("aider", "{prompt}")).prompt(asked(work, "x" * 100_001))
+
+        assert failed.value.code == "prompt_too_large"
+        assert stub.calls() == []
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """
+    Wait until something holds.
+    """
+    async with asyncio.timeout(30):
+        while True:
+            if holds():
+                return
+            await asyncio.sleep(0.02)
+
+
+def session(work: Path, **given: Any) -> agent_sessions.AgentSession:
+    """
+    Return what is kept of the conversation.
+    """
+    return agent_sessions.AgentSession(agent_session_id=OURS, backend="one", working_dir=str(work), **given)
+
+
+def flag(call: dict[str, Any], *names: str) -> tuple[str, str]:
+    """
+    Return the one of these options that a program was called with, and its value.
+    """
+    (found,) = [(part, call["argv"][at + 1]) for at, part in enumerate(call["argv"]) if part in names]
+    return found
+
+
+def lines_of(work: Path) -> list[str]:
+    """
+    Return the command lines of living processes that stand in a folder.
+    """
+    found = []
+    for place in Path("/proc").iterdir():
+        try:
+            if place.name.isdigit() and os.readlink(place / "cwd") == str(work):
+                found.append((place / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip())
+        except OSError:
+            continue
+    return [line for line in found if line]
