@@ -1,0 +1,406 @@
+"""
+Houses: a backend of any kind, with a fake model to speak for it where it takes one, and a workspace of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app import clock
+from app.agents.backends import Backends
+from app.agents.configuration import BackendConfig
+from app.agents.surroundings import Surroundings
+from app.engine import agent_sessions, ports
+from app.processes import supervisor
+from app.storage.agent_sessions import MemoryAgentSessions
+from tests.agent_programs import installed, loopback, pointed, stub_agent
+from tests.agent_programs.fake_model import replies
+from tests.agent_programs.fake_model.server import FakeModel
+
+RUN = "20260210T143000Z-abc123"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abilities:
+    """
+    What a backend can do; where it cannot, the code of its refusal is told.
+    """
+
+    is_program: bool = True
+    """Whether it is a program, which can be killed."""
+    is_told: bool = True
+    """Whether a test can say what it answers."""
+    is_asked: bool = True
+    """Whether it asks a model, which keeps what it was asked."""
+    remembers: bool = True
+    """Whether it keeps a conversation."""
+    tells_session: bool = True
+    """Whether a reply names the conversation that it was spoken in."""
+    acts: bool = True
+    """Whether its agent works with tools."""
+    tools_off: str | None = None
+    """Code of the refusal where its tools cannot be turned off; None: they can."""
+    takes_system: bool = True
+    """Whether it takes a standing instruction."""
+    chosen: tuple[str, str] | None = None
+    """A model to choose, and the name that the fake model is asked under; None: it has one model only."""
+    refuses_model: str | None = None
+    """Code of the refusal of another model where there is one only."""
+    input_tokens: int | None = replies.INPUT_TOKENS
+    """Tokens that it tells of one request; None: it tells none."""
+    tells_cost: bool = False
+    """Whether it tells a price."""
+    unauthorized: tuple[str, ...] = ("unauthorized",)
+    """Codes that a key which is not taken leads to."""
+    busy: tuple[str, ...] = ("rate_limited", "agent_timeout")
+    """Codes that a service which is always too busy leads to."""
+    broken: tuple[str, ...] = ("agent_error", "agent_timeout")
+    """Codes that a service which always fails leads to."""
+    empty: tuple[str | None, ...] = (None, "empty_reply", "agent_error", "agent_timeout")
+    """Codes that an empty reply leads to; None: the backend passes it on, and its caller judges."""
+    unknown: tuple[str, ...] = ("unknown_agent_session",)
+    """Codes that a conversation which does not exist leads to."""
+    patience_seconds: float = 30.0
+    """How long a service that is always busy or broken is endured here."""
+    prompt_bytes: int = 300_000
+    """Longest prompt that it is given here."""
+    too_long: str | None = None
+    """Code of the refusal of such a prompt; None: it takes it."""
+
+
+class House:
+    """
+    A backend, and everything around it.
+    """
+
+    def __init__(self, folder: Path, abilities: Abilities, config: BackendConfig, model: FakeModel) -> None:
+        self.folder, self.abilities, self.config, self.model = folder, abilities, config, model
+        self.workspace = folder / "workspace"
+        self.home = folder / "home"
+        self.environ: Mapping[str, str] = dict(os.environ)
+        self.shell = "bash"
+        self.usual_model: str | None = None
+        self.sessions: agent_sessions.AgentSessions = MemoryAgentSessions()
+        self.others: list[BackendConfig] = []
+        self._supervisor: supervisor.Supervisor | None = None
+        self._backends: Backends | None = None
+        self.workspace.mkdir(parents=True, exist_ok=True)
+        self.home.mkdir(exist_ok=True)
+
+    @property
+    def backend(self) -> ports.AgentBackend:
+        """
+        Return the backend, made when it is first asked for.
+        """
+        if self._backends is None:
+            self._supervisor = supervisor.Supervisor(self.folder / "processes", clock.RandomIds(), self.environ)
+            around = Surroundings(
+                clock=clock.SystemClock(),
+                supervisor=self._supervisor,
+                sessions=self.sessions,
+                environ=self.environ,
+                home=self.home,
+            )
+            self._backends = Backends({one.name: one for one in (self.config, *self.others)}, around)
+        return self._backends.get(self.config.name)
+
+    def lacks(self) -> list[tuple[str, str]]:
+        """
+        Return what the check of the configuration finds.
+        """
+        self.backend.get_name()
+        assert self._backends is not None
+        return self._backends.check()
+
+    async def restart(self) -> None:
+        """
+        Let everything go but what is on disk, as a new start of the service does.
+        """
+        if self._backends is not None:
+            await self._backends.close()
+        if self._supervisor is not None:
+            await self._supervisor.close()
+        self._backends = self._supervisor = None
+
+    def say(self, *answers: replies.Answer) -> None:
+        """
+        Let the agent say these; the last one again and again.
+        """
+        self.model.say(*answers)
+
+    def prompt(self, text: str = "Say PONG.", **given: Any) -> ports.AgentPrompt:
+        """
+        Return a prompt; what is not given is usual.
+        """
+        usual: dict[str, Any] = {
+            "text": text,
+            "system": None,
+            "model": self.usual_model,
+            "tools": True,
+            "working_dir": self.workspace,
+            "agent_session_id": None,
+            "session_created": False,
+            "reply_schema": None,
+            "max_tokens": None,
+            "timeout_seconds": 90.0,
+            "run_id": RUN,
+            "key": "implement",
+            "attempt": 1,
+        }
+        return ports.AgentPrompt(**(usual | given))
+
+    def living(self) -> dict[int, str]:
+        """
+        Return every living process that works in the house or has its home there, by its command line.
+        """
+        return dict(_living(self.folder))
+
+    def workers(self) -> dict[int, str]:
+        """
+        Return those of them that are no part of the supervisor.
+        """
+        return {pid: line for pid, line in self.living().items() if "app.processes" not in line}
+
+
+class ScriptedHouse(House):
+    """
+    A house for a backend that speaks from a file.
+    """
+
+    def say(self, *answers: replies.Answer) -> None:
+        """
+        Write the file.
+        """
+        entries = [_entry(answer) for answer in answers]
+        assert self.config.file is not None
+        self.config.file.write_text(json.dumps({"*": entries}), encoding="utf-8")
+
+
+def _entry(answer: replies.Answer) -> dict[str, Any]:
+    if isinstance(answer, replies.Hang):
+        return {"hang": True}
+    if isinstance(answer, replies.Fault):
+        code = {401: "unauthorized", 429: "rate_limited"}.get(answer.status, "agent_error")
+        return {"error": {"code": code, "message": answer.message}}
+    return {"text": answer.text, "usage": {"input_tokens": 101, "output_tokens": 23, "cost_usd": 0.25}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """
+    How a house is built.
+    """
+
+    abilities: Abilities
+    """What its backend can do."""
+    build: Callable[[Path, Abilities, FakeModel], House]
+    """Build it."""
+    program: str | None = None
+    """Program that must be installed; None: nothing must."""
+
+
+@contextlib.asynccontextmanager
+async def built(plan: Plan, folder: Path) -> AsyncIterator[House]:
+    """
+    Build a house with nothing but loopback around it, and leave nothing behind.
+    """
+    with loopback.alone(), FakeModel() as model:
+        house = plan.build(folder, plan.abilities, model)
+        try:
+            yield house
+        finally:
+            await house.restart()
+            for pid in house.living():
+                os.kill(pid, signal.SIGKILL)
+
+
+def _program(name: str, type_name: str, **given: Any) -> Callable[[Path, Abilities, FakeModel], House]:
+    def build(folder: Path, abilities: Abilities, model: FakeModel) -> House:
+        found = installed.find(name)
+        assert not isinstance(found, str), found
+        return of_program(
+            pointed.point(found, folder / "home", model.address), type_name, folder, abilities, model, given
+        )
+
+    return build
+
+
+def of_program(
+    one: pointed.Pointed,
+    type_name: str,
+    folder: Path,
+    abilities: Abilities,
+    model: FakeModel,
+    given: Mapping[str, Any],
+) -> House:
+    """
+    Build the house of a program that has been led to the fake model.
+    """
+    models = {"sonnet": one.model, "opus": one.model, "haiku": (abilities.chosen or (one.model,))[0]}
+    leading = given.get("leading", ())
+    config = BackendConfig(name=type_name, type=type_name, command=(*one.command, *leading), models=models)
+    house = House(folder, abilities, dataclasses.replace(config, **given.get("config", {})), model)
+    house.environ, house.shell = {**one.environ, **given.get("environ", {})}, one.shell
+    if one.name == "gemini":
+        # Without a named model it asks one which model it is to ask.
+        house.usual_model = one.model
+    return house
+
+
+def _stub(type_name: str, **given: Any) -> Callable[[Path, Abilities, FakeModel], House]:
+    def build(folder: Path, abilities: Abilities, model: FakeModel) -> House:
+        command = (sys.executable, "-S", stub_agent.__file__)
+        one = pointed.Pointed(
+            name=type_name,
+            command=command,
+            home=folder / "home",
+            environ={**os.environ, "HOME": str(folder / "home"), "STUB_MODEL_URL": model.address},
+            model="fake-model",
+            shell="bash",
+        )
+        return of_program(one, type_name, folder, abilities, model, given)
+
+    return build
+
+
+def _template(folder: Path, abilities: Abilities, model: FakeModel) -> House:
+    house = _stub("template")(folder, abilities, model)
+    options = (*house.config.command, "{tools}", ("--model", "{model}"), ("--system", "{system}"))
+    house.config = dataclasses.replace(
+        house.config,
+        command=(*options, ("--session-id", "{session_id}")),
+        resume=(*options, ("--resume", "{session_id}")),
+        tools_on=("--force",),
+        tools_off=(),
+        reply={
+            "text": "result",
+            "error": "error.message",
+            "input_tokens": "usage.input_tokens",
+            "output_tokens": "usage.output_tokens",
+        },
+    )
+    return house
+
+
+def _service(type_name: str, path: str) -> Callable[[Path, Abilities, FakeModel], House]:
+    def build(folder: Path, abilities: Abilities, model: FakeModel) -> House:
+        models = {"sonnet": "fake-model", "opus": "fake-model", "haiku": "other-model"}
+        address = f"{model.address}{path}"
+        config = BackendConfig(name=type_name, type=type_name, base_url=address, api_key_env="FAKE_KEY", models=models)
+        house = House(folder, abilities, config, model)
+        house.environ = {**os.environ, "FAKE_KEY": pointed.KEY, "NO_PROXY": "127.0.0.1"}
+        return house
+
+    return build
+
+
+def _scripted(folder: Path, abilities: Abilities, model: FakeModel) -> House:
+    config = BackendConfig(name="scripted", type="scripted", file=folder / "replies.json")
+    house = ScriptedHouse(folder, abilities, config, model)
+    house.say(replies.Reply(text="PONG"))
+    return house
+
+
+def _local(folder: Path, abilities: Abilities, model: FakeModel) -> House:
+    return House(folder, abilities, BackendConfig(name="local", type="local"), model)
+
+
+_SERVICE = Abilities(
+    is_program=False,
+    acts=False,
+    chosen=("other-model", "other-model"),
+    busy=("rate_limited",),
+    broken=("agent_error",),
+    patience_seconds=60.0,
+)
+
+PLANS: Mapping[str, Plan] = {
+    "claude-code": Plan(
+        program="claude",
+        abilities=Abilities(chosen=("haiku", "haiku"), tells_cost=True),
+        build=_program("claude", "claude-code"),
+    ),
+    "codex": Plan(
+        program="codex",
+        abilities=Abilities(chosen=("other-model", "other-model")),
+        build=_program("codex", "codex"),
+    ),
+    "gemini": Plan(
+        program="gemini",
+        abilities=Abilities(chosen=("gemini-2.5-pro", "gemini-2.5-pro")),
+        build=_program("gemini", "gemini"),
+    ),
+    "opencode": Plan(
+        program="opencode",
+        abilities=Abilities(chosen=("fake/other-model", "other-model"), tells_cost=True),
+        build=_program("opencode", "opencode"),
+    ),
+    "github-copilot": Plan(
+        program="copilot",
+        abilities=Abilities(chosen=("other-model", "other-model")),
+        build=_program("copilot", "github-copilot"),
+    ),
+    "qwen": Plan(
+        program="qwen",
+        abilities=Abilities(chosen=("other-model", "other-model")),
+        build=_program("qwen", "qwen"),
+    ),
+    "cursor": Plan(
+        abilities=Abilities(
+            chosen=("other-model", "other-model"), tools_off="tools_cannot_be_turned_off", busy=("rate_limited",)
+        ),
+        build=_stub("cursor"),
+    ),
+    "template": Plan(
+        abilities=Abilities(
+            chosen=("other-model", "other-model"),
+            tells_session=False,
+            # The wording of a program that nobody knows says nothing.
+            unauthorized=("unauthorized", "agent_error"),
+            busy=("rate_limited", "agent_error"),
+            unknown=("agent_error", "unknown_agent_session"),
+        ),
+        build=_template,
+    ),
+    "openai": Plan(abilities=_SERVICE, build=_service("openai", "/v1")),
+    "anthropic": Plan(
+        abilities=dataclasses.replace(_SERVICE, input_tokens=replies.INPUT_TOKENS + replies.CACHED_TOKENS),
+        build=_service("anthropic", ""),
+    ),
+    "scripted": Plan(
+        abilities=Abilities(is_program=False, is_asked=False, acts=False, tells_cost=True), build=_scripted
+    ),
+    "local": Plan(
+        abilities=Abilities(
+            is_program=False, is_told=False, is_asked=False, remembers=False, tells_session=False, acts=False,
+            refuses_model="unknown_model", input_tokens=None, too_long="prompt_too_long",
+        ),
+        build=_local,
+    ),
+}  # fmt: skip
+"""Every house, by the type of its backend."""
+
+
+def _living(folder: Path) -> Iterator[tuple[int, str]]:
+    needle = os.fsencode(folder)
+    for place in Path("/proc").iterdir():
+        if not place.name.isdigit() or int(place.name) == os.getpid():
+            continue
+        try:
+            works_there = os.fsencode(os.readlink(place / "cwd")).startswith(needle)
+            lives_there = b"=" + needle in (place / "environ").read_bytes()
+            line = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+            state = (place / "stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if (works_there or lives_there or str(folder) in line) and state not in ("Z", "X"):
+            yield int(place.name), line
