@@ -20,7 +20,7 @@ from tests.unit.processes import broods, modes
 FAMILY = ("parent", *broods.ALL)
 
 
-@pytest.fixture(params=modes.ALL)
+@pytest.fixture(params=[wardens.GUARD, wardens.AUTO])
 def mode(request: pytest.FixtureRequest) -> str:
     wanted: str = request.param
     modes.need(wanted)
@@ -37,10 +37,11 @@ def project(tmp_path: Path) -> programs.Project:
     traces.mkdir()
     script = f'if test -e {traces}/parent; then echo Kael walked.; else exec "$@"; fi'
     command = ["/bin/sh", "-c", script, "sh", *broods.argv(traces, "stubborn", *broods.ALL)]
-    agents = programs.AGENTS["agents"]
+    agents: Any = programs.AGENTS["agents"]
+    backends: Any = programs.AGENTS["backends"]
     hostile = {"type": "template", "command": command, "tools_off": []}
-    backends = {**programs.AGENTS["backends"], "hostile": hostile}
-    made.write("agents.json", {"agents": [agents[0], agents[1] | {"backend": "hostile"}], "backends": backends})
+    people = [agents[0], agents[1] | {"backend": "hostile"}]
+    made.write("agents.json", {"agents": people, "backends": backends | {"hostile": hostile}})
     return made
 
 
@@ -94,7 +95,7 @@ def test_a_killed_service(project: programs.Project, traces: Path, mode: str) ->
     with service(project, mode) as served:
         run = served.wait(run_id)
 
-    assert (alive.keys(), stopped) == ({*FAMILY}, True)
+    assert ({*alive}, stopped) == ({*FAMILY}, True)
     assert (run["status"], broods.running(traces)) == ("done", {})
 
 
@@ -109,7 +110,7 @@ def test_a_service_that_is_killed_with_its_launcher(project: programs.Project, t
         served.signal(signal.SIGKILL)
         served.ended()
         if mode == wardens.GUARD:
-            left = broods.running(traces).keys()
+            left = {*broods.running(traces)}
         else:
             assert silent(traces)
             left = set()

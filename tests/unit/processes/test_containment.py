@@ -250,6 +250,24 @@ class TestEnding:
         assert left == {}
         assert written == broods.written(traces)
 
+    async def test_many_cancels_at_once(self, running: supervisor.Supervisor) -> None:
+        """Twenty programs that ignore SIGTERM are gone after one grace, and nothing of them is left open."""
+        await running.run(request("/bin/true"))
+        before = _open_files(running)
+        script = "trap '' TERM; sleep 60 & setsid sleep 60 & sleep 60"
+        works = [asyncio.ensure_future(running.run(shell(script))) for _ in range(20)]
+        await broods.until(lambda: len(_family(running)) > 80)
+        for work in works[:10]:
+            work.cancel()
+        await asyncio.wait(works[:10])
+        left = len(running.active())
+        for work in works[10:]:
+            work.cancel()
+        await asyncio.wait(works)
+
+        assert (left, running.active()) == (10, [])
+        assert (_open_files(running), _family(running)) == (before, {running.launcher_pid})
+
     async def test_a_timeout_leaves_nothing(self, running: supervisor.Supervisor, traces: Path) -> None:
         """So it is when the time is up; what ignored SIGTERM was ended by SIGKILL."""
         argv = broods.argv(traces, "stubborn", *broods.ALL)

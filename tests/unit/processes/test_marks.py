@@ -175,6 +175,22 @@ class TestRegisters:
         assert kin.is_alive(owner.launcher_pid, owner.launcher_started)
         assert owner.boot_id == kin.boot_id()
 
+    @pytest.mark.parametrize(
+        ("line", "owner"),
+        [
+            ("boot 1 2 3 4", register.Owner("boot", 1, 2, 3, 4, 0)),
+            ("boot 1 2 3 4 5", register.Owner("boot", 1, 2, 3, 4, 5)),
+            ("boot 1 2 3", None),
+            ("boot 1 2 3 4 5 6", None),
+            ("boot 1 2 3 x", None),
+        ],
+    )
+    def test_a_first_line_may_be_older(self, tmp_path: Path, line: str, owner: register.Owner | None) -> None:
+        """A register of a version that told no namespace can be read; one that says something else cannot."""
+        (tmp_path / "00000abc").write_text(line + "\n")
+
+        assert register.read(str(tmp_path / "00000abc"))[0] == owner
+
     def test_it_grows_and_is_used_again(self, tmp_path: Path, written: register.Register) -> None:
         """Hundreds of commands at a time find room, and as many after them need no more."""
         path = tmp_path / "00000abc"
