@@ -50,6 +50,21 @@ def examine_agents(chosen: settings.Settings) -> list[dict[str, Any]]:
     return [agent.to_json() | {"problem": lacking.get(agent.backend)} for agent in people.agents]
 
 
+def examine_backends(chosen: settings.Settings) -> list[dict[str, Any]]:
+    """
+    Return the backends, each with its type and with what keeps it from working here in `problem`; nothing is started.
+
+    Raises:
+        errors.ConfigurationError: `agents.json` cannot be used.
+    """
+    people = sound_roster(chosen)
+    lacking = dict(_unused_backends(chosen, people).check())
+    return [
+        {"name": name, "type": config.type, "problem": lacking.get(name)}
+        for name, config in sorted(people.backends.items())
+    ]
+
+
 def agents(chosen: settings.Settings) -> list[str]:
     """
     Return the ids of all agents.

@@ -187,6 +187,13 @@ def agents(found: Sequence[Mapping[str, Any]]) -> str:
     return table((*names, "state"), rows)
 
 
+def backends(found: Sequence[Mapping[str, Any]]) -> str:
+    """
+    Return a list of backends with what keeps each from working, whole, since it says what to do.
+    """
+    return "\n".join(f"backend {each['name']}: {each['problem'] or 'ready'}" for each in found)
+
+
 def remarks(found: Sequence[Mapping[str, Any]]) -> str:
     """
     Return what a check of the configuration found, errors before warnings.

@@ -75,7 +75,7 @@ def agents() -> None:
 @options.in_folder
 def check_agents(place: options.Place, as_json: bool) -> int:
     """
-    List the agents and what keeps each from working; exit code 5 if one cannot.
+    List the agents, and the backends there are, with what keeps each from working; exit code 5 if an agent cannot.
     """
     from app import bootstrap
 
@@ -83,7 +83,8 @@ def check_agents(place: options.Place, as_json: bool) -> int:
     if as_json:
         terminal.say_json(found)
     else:
-        terminal.say(formats.agents(found))
+        terminal.say(formats.agents(found) + "\n")
+        terminal.say(formats.backends(bootstrap.examine_backends(place.settings())))
     return endings.ExitCode.CONFIGURATION if any(agent["problem"] for agent in found) else endings.ExitCode.DONE
 
 

@@ -156,6 +156,20 @@ async def test_a_conversation_stays_with_its_run_between_prompts(stage: Stage) -
     assert await stage.sessions.claimant(TALK) == "run-b"
 
 
+async def test_who_is_refused_is_in_nobodys_way(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that may not speak does not hold the conversation for a moment, so that the run that has it can."""
+    await stage.sessions.claim(TALK, "run-a")
+    held: list[str] = []
+    hold = stage.sessions.hold
+    monkeypatch.setattr(stage.sessions, "hold", lambda talk, holder: (held.append(holder), hold(talk, holder))[1])
+    stage.backend.free.set()
+    with pytest.raises(errors.AgentFailed):
+        await stage.performer().perform(call("run-b"))
+    await stage.performer().perform(call("run-a"))
+
+    assert held == ["run-a"]
+
+
 async def test_whose_a_conversation_is_stands_before_its_first_prompt(stage: Stage) -> None:
     """A crash in the first prompt leaves on disk which run speaks there, and nobody holds it."""
     task = asyncio.create_task(stage.performer().perform(call("run-a")))

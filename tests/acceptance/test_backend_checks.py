@@ -1,0 +1,43 @@
+"""
+Backends that do not exist or cannot work here, as commands tell of them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance import programs
+from tests.unit.dialects.agent_recipes import workshop
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> programs.Project:
+    """
+    Make a project with a recipe that speaks through a backend of its choice.
+    """
+    made = programs.make_project(tmp_path / "project")
+    made.write("recipes/agent_recipes/spoken.json", workshop.recipe(id="spoken"))
+    return made
+
+
+def test_a_backend_that_does_not_exist_is_refused(project: programs.Project) -> None:
+    """Neither a run nor its plan is made for a backend that is not configured; the nearest name is told."""
+    for dry in ([], ["--dry-run"]):
+        told = programs.control_room("run", "spoken", "--arg", "backend=scrip", *dry, project=project, code=2)
+        assert "there is no backend 'scrip'; did you mean script?" in told.stderr
+
+    assert programs.asked("runs", "list", project=project) == []
+
+
+def test_a_backend_without_its_program_is_told(project: programs.Project, tmp_path: Path) -> None:
+    """The check of the agents lists every backend and says, whole, what to install; all is well without."""
+    absent = tmp_path / "absent"
+    checked = programs.control_room("agents", "check", project=project, CODEX_CLI_PATH=str(absent))
+    lines = checked.stdout.splitlines()
+
+    assert "backend script: ready" in lines
+    (codex,) = [line for line in lines if line.startswith("backend codex: ")]
+    assert str(absent) in codex
+    assert "npm install -g @openai/codex" in codex
