@@ -157,7 +157,8 @@ class Talks:
         """
         if run_id is None:
             return [await self._newest_run(agent_session_id)]
-        await self._runs.view(run_id)
+        if conversation((await self._runs.view(run_id)).start) is None:
+            raise errors.NotFound(f"run {run_id} speaks in no conversation", code="unknown_agent_session")
         newest = await self._find_newest(agent_session_id)
         return [run_id] if newest in (None, run_id) else [run_id, newest]
 

@@ -222,6 +222,15 @@ async def test_what_is_not_there(service: listening.Listening, fields: Any, code
     assert (answer["type"], answer["code"]) == ("error", code)
 
 
+async def test_a_run_without_a_conversation(service: listening.Listening) -> None:
+    """A run of a language without conversations is not told here."""
+    run_id = (await service.run("quick", description="arrival"))["run_id"]
+    async with service.client() as client:
+        answer = await client.ask("subscribe", session_id="any", run_id=run_id)
+
+    assert (answer["type"], answer["code"]) == ("error", "unknown_agent_session")
+
+
 async def test_many_clients(service: listening.Listening) -> None:
     """A hundred clients of one conversation all hear the same."""
     service.project.say("code-review", text=says("no-issues"), delay_seconds=0.3)
