@@ -27,6 +27,7 @@ MAX_SEQ = 2**53
 _NAME = Annotated[str, Field(min_length=1, max_length=200)]
 _Key = Annotated[str, Field(pattern=requests.IDEMPOTENCY_KEY_PATTERN)]
 _SHOWN_CHARACTERS = 80
+_FLAW_CODES = {"too_deep": "too_deep", "too_large": "message_too_large"}
 
 
 class _Message(BaseModel):
@@ -126,7 +127,7 @@ def read(content: str | bytes, max_bytes: int) -> Received:
     if model is None:
         raise errors.RequestInvalid(f"$.type: {_unknown(kind)}", code="unknown_type")
     try:
-        return model.model_validate(value)
+        return model.model_validate(_given(value, model))
     except pydantic.ValidationError as error:
         raise _unfit(error, model) from error
 
@@ -137,9 +138,14 @@ def _value(text: str) -> plain.Json:
     except errors.InputRefused as error:
         flaw = error.flaws[0]
         place = "" if flaw.path == "$" else f" at {flaw.path[:_SHOWN_CHARACTERS]}"
-        code = flaw.code if flaw.code == "too_deep" else "malformed_message"
+        code = _FLAW_CODES.get(flaw.code, "malformed_message")
         raise errors.RequestInvalid(f"the message{place} {flaw.message}", code=code) from error
     return value
+
+
+def _given(value: dict[str, plain.Json], model: type[BaseModel]) -> dict[str, plain.Json]:
+    # What a client leaves empty it has left out.
+    return {name: item for name, item in value.items() if item is not None or name not in model.model_fields}
 
 
 def _unknown(kind: plain.Json) -> str:

@@ -1,0 +1,82 @@
+"""
+Messages of clients on the WebSocket: whatever comes in is a message or refused with a code and a place.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from app import errors
+from app.api import ws_messages
+
+MOST = 4096
+
+TYPES = ["start_recipe", "prompt", "exit_recipe", "subscribe", "get_available_recipes", "nonsense"]
+FIELDS = [
+    "type",
+    "recipe_id",
+    "session_id",
+    "working_directory",
+    "args",
+    "backend",
+    "model",
+    "text",
+    "after_seq",
+    "run_id",
+    "idempotency_key",
+    "colour",
+]
+VALUES = some.recursive(
+    some.none() | some.booleans() | some.integers() | some.floats() | some.text(max_size=5) | some.sampled_from(TYPES),
+    lambda inner: some.lists(inner, max_size=3) | some.dictionaries(some.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def _read(content: str | bytes) -> ws_messages.Received | str:
+    try:
+        return ws_messages.read(content, MOST)
+    except errors.InputRefused as error:
+        return error.code if error.message else ""
+
+
+@given(some.text() | some.binary() | VALUES.map(json.dumps))
+def test_anything(content: str | bytes) -> None:
+    """Whatever is sent is read or refused."""
+    assert _read(content)
+
+
+@given(some.dictionaries(some.sampled_from(FIELDS), VALUES), some.sampled_from(TYPES))
+def test_any_fields(fields: dict[str, Any], type: str) -> None:
+    """Whatever the fields hold is read or refused, and what is read is what was sent."""
+    found = _read(json.dumps(fields | {"type": type}))
+
+    if not isinstance(found, str):
+        sent = {name: value for name, value in fields.items() if value is not None and name != "type"}
+        assert sent.items() <= found.model_dump().items()
+
+
+@pytest.mark.parametrize(
+    ("sent", "message"),
+    [
+        ({"type": "subscribe", "session_id": "a", "after_seq": None}, None),
+        ({"type": "start_recipe", "recipe_id": "a", "args": None, "session_id": None}, None),
+        ({"type": "start_recipe", "recipe_id": None}, "$.recipe_id: is required"),
+        ({"type": "exit_recipe", "session_id": "a", "colour": None}, "$.colour: is not known"),
+        ({"type": "subscribe", "session_id": "a", "after": 1}, "$.after: is not known; did you mean after_seq?"),
+    ],
+)
+def test_null_is_nothing(sent: dict[str, Any], message: str | None) -> None:
+    """A field that is null was left out; a field that does not exist is refused even so."""
+    refused = None
+    try:
+        ws_messages.read(json.dumps(sent), MOST)
+    except errors.InputRefused as error:
+        refused = error.message
+
+    assert refused == message
