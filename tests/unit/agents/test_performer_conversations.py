@@ -161,7 +161,12 @@ async def test_who_is_refused_is_in_nobodys_way(stage: Stage, monkeypatch: pytes
     await stage.sessions.claim(TALK, "run-a")
     held: list[str] = []
     hold = stage.sessions.hold
-    monkeypatch.setattr(stage.sessions, "hold", lambda talk, holder: (held.append(holder), hold(talk, holder))[1])
+
+    def noted(talk: str, holder: str) -> Any:
+        held.append(holder)
+        return hold(talk, holder)
+
+    monkeypatch.setattr(stage.sessions, "hold", noted)
     stage.backend.free.set()
     with pytest.raises(errors.AgentFailed):
         await stage.performer().perform(call("run-b"))
