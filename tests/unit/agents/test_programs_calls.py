@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import tomllib
 from pathlib import Path
@@ -13,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from app import errors
-from app.agents import backends
+from app import errors, resources
+from app.agents import backends, roster
 from app.agents.configuration import TIERS, BackendConfig
 from app.agents.programs import catalogue, environment, gemini, places
 from app.agents.programs.program import Invocation, Turn
@@ -318,6 +319,35 @@ class TestPlaces:
         place = around.surroundings(environ={"PATH": str(tmp_path)}, home=tmp_path)
 
         assert "MY_KEY" in dict(backends.Backends({"one": config}, place).check())["one"]
+
+
+def test_the_examples_of_the_document_are_valid(tmp_path: Path) -> None:
+    """Every example of backends in docs/agents.md can be taken as it stands."""
+    document = Path(__file__).parents[3] / "docs" / "agents.md"
+    examples = [
+        text for text in re.findall(r"```json\n(.*?)```", document.read_text(), re.DOTALL) if '"backends"' in text
+    ]
+    for number, text in enumerate(examples):
+        (tmp_path / f"{number}.json").write_text(text)
+        found = roster.load([resources.bundled("recipes", "agents.json"), tmp_path / f"{number}.json"])
+
+        assert found.broken == ()
+    assert len(examples) >= 3
+
+
+def test_the_variables_of_the_document_are_those_in_use() -> None:
+    """The table of docs/agents.md names the programs, their commands and the variables of address and key."""
+    text = (Path(__file__).parents[3] / "docs" / "agents.md").read_text()
+    for name, program in catalogue.PROGRAMS.items():
+        variables = [
+            f"`{variable}`" if variable else "" for variable in (program.endpoint_variable, program.key_variable)
+        ]
+        fields = ", ".join(f"`{field}`" for field in sorted(program.fields))
+        cells = [f"`{name}`", f"`{program.commands[0]}`: {program.label}", fields, *variables]
+
+        assert f"| {' | '.join(cells)} |".replace("|  |", "| |").replace("|  |", "| |") in text
+        assert f"`{program.path_variable}`" in text
+        assert all(f"`~/{known}`" in text for known in program.known_paths)
 
 
 class TestWorktrees:
