@@ -76,7 +76,6 @@ class Agent:
         """
         import acp
 
-        self.turn.begin()
         saying = self.connection.prompt(session_id, [acp.text_block(text)])
         try:
             return await self._answer(saying, None, idle_seconds)

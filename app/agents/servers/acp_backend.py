@@ -35,6 +35,7 @@ class AcpBackend:
     def __init__(self, config: BackendConfig, surroundings: Surroundings) -> None:
         self._config, self._around = config, surroundings
         self._begun_at: dict[str, datetime] = {}
+        self._costs: dict[str, float] = {}
 
     def get_name(self) -> str:
         """
@@ -142,6 +143,8 @@ class AcpBackend:
             opened = await acp_opening.opened(agent, wish, begun)
             if opened.is_new and _MINUTELY in opened.known_as:
                 self._begun_at[opened.session_id] = self._around.clock.now()
+            # An agent tells the price of a whole conversation, over all its processes.
+            agent.turn.begin(0.0 if opened.is_new else self._costs.get(opened.session_id))
             message = program.Turn(prompt=prompt, config=self._config).message()
             response = await agent.prompt(opened.session_id, message, self._config.idle_seconds)
         except acp.RequestError as error:
@@ -151,6 +154,8 @@ class AcpBackend:
                 usage=agent.turn.usage(None),
                 error=acp_verdicts.refused(name, error),
             )
+        if agent.turn.cost_so_far is not None:
+            self._costs[opened.session_id] = agent.turn.cost_so_far
         reply = acp_verdicts.reply(name, agent.turn, response, opened.known_as)
         if reply.error is None:
             await self._keep(prompt, opened.session_id, created=True)

@@ -22,6 +22,12 @@ _POLICY = Path(programs.__file__).with_name("gemini_without_tools.toml")
 _SPEAKER = "control-room-speaker"
 _SPEAKER_WITHOUT_TOOLS = {"agent": {_SPEAKER: {"mode": "primary", "permission": {"*": "deny"}, "tools": {"*": False}}}}
 
+_QWEN_TOOLS = (
+    "agent,ask_user_question,cron_create,cron_delete,cron_list,enter_plan_mode,enter_worktree,exit_plan_mode,"
+    "exit_worktree,get_goal,list_agents,loop_wakeup,record_artifact,report_findings,send_message,skill,task_stop,"
+    "tool_call,tool_search,update_goal"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
@@ -56,7 +62,11 @@ HOLDS = (
     Hold(name="copilot", arguments=("--available-tools=none", "--disable-builtin-mcps")),
     Hold(
         name="qwen",
-        arguments=("--core-tools", "none", "--allowed-mcp-server-names", "none", "--approval-mode", "default"),
+        # A list without any tool of the core leaves those beside the core; they are named.
+        arguments=(
+            *("--core-tools", "none", "--exclude-tools", _QWEN_TOOLS),
+            *("--allowed-mcp-server-names", "none", "--approval-mode", "default"),
+        ),
         mode="default",
     ),
 )

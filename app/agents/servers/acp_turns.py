@@ -5,6 +5,7 @@ Turns with an agent of the Agent Client Protocol: what it says, does and asks, a
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,10 @@ MAX_TEXT_CHARACTERS = 16 * 1024 * 1024
 
 _HARMLESS_KINDS = frozenset({"think", "switch_mode"})
 _BEGUN = frozenset({"in_progress", "completed"})
+# Copilot says these where an agent's words stand, each in one piece.
+_NOTICE = re.compile(
+    r"Info: (Disabled tools: |Unknown tool name in the tool |Request failed due to a transient API error)"
+)
 
 
 class Turn:
@@ -29,8 +34,9 @@ class Turn:
         self._tools = tools
         self._before, self._now, self._size = "", list[str](), 0
         self._tools_called: dict[str, Mapping[str, Any]] = {}
-        self._cost_before = 0.0
-        self._cost: float | None = None
+        self._cost_before: float | None = None
+        self.cost_so_far: float | None = None
+        """Price of the whole conversation in US dollars; None where the agent tells none."""
         self.called = 0
         """How often it has called a tool."""
         self.alarm: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -38,20 +44,26 @@ class Turn:
         self.too_long = False
         """Whether it has said more than can be held."""
 
-    def begin(self) -> None:
+    def begin(self, cost_before: float | None) -> None:
         """
         Forget what was heard before the prompt: an agent that loads a conversation tells all of it again.
+
+        Args:
+            cost_before: Price of the conversation before this turn; None: unknown, unless the agent has just told it.
         """
         self._before, self._now, self._size, self._tools_called = "", [], 0, {}
         self.called, self.too_long = 0, False
-        self._cost_before, self._cost = self._cost or 0.0, None
+        self._cost_before = cost_before if self.cost_so_far is None else self.cost_so_far
+        self.cost_so_far = None
 
     def take(self, _: str, update: Mapping[str, Any]) -> None:
         """
         Take in an update of the session.
         """
         match update:
-            case {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": str(text)}}:
+            case {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": str(text)}} if (
+                _NOTICE.match(text) is None
+            ):
                 self._size += len(text)
                 self.too_long = self._size > MAX_TEXT_CHARACTERS
                 if not self.too_long:
@@ -64,7 +76,7 @@ class Turn:
             case {"sessionUpdate": "tool_call_update", "toolCallId": str(name)}:
                 self._judge(name, update)
             case {"sessionUpdate": "usage_update", "cost": {"amount": int() | float() as amount, "currency": "USD"}}:
-                self._cost = float(amount)
+                self.cost_so_far = float(amount)
 
     def text(self) -> str:
         """
@@ -76,16 +88,19 @@ class Turn:
         """
         Return what the turn cost, as far as it was told.
         """
-        cost = None if self._cost is None else max(self._cost - self._cost_before, 0.0)
         tokens = (0, 0)
-        if response is not None and (told := response.usage) is not None:
-            cached = (told.cached_read_tokens or 0) + (told.cached_write_tokens or 0)
-            tokens = told.input_tokens + cached, told.output_tokens + (told.thought_tokens or 0)
+        if response is not None and response.usage is not None:
+            tokens = _tokens(response.usage)
         elif response is not None:
             tokens = _quota(response.field_meta)
-        if cost is None and tokens == (0, 0):
+        if tokens == (0, 0) and self.cost_so_far is None:
             return None
-        return records.Usage(input_tokens=tokens[0], output_tokens=tokens[1], cost_usd=cost or 0.0)
+        return records.Usage(input_tokens=tokens[0], output_tokens=tokens[1], cost_usd=self._cost())
+
+    def _cost(self) -> float:
+        if self.cost_so_far is None or self._cost_before is None:
+            return 0.0
+        return max(self.cost_so_far - self._cost_before, 0.0)
 
     def _judge(self, name: str, update: Mapping[str, Any]) -> None:
         if self._tools:
@@ -121,6 +136,14 @@ class Person:
                     chosen = schema.AllowedOutcome(outcome="selected", option_id=option.option_id)
                     return schema.RequestPermissionResponse(outcome=chosen)
         return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
+
+
+def _tokens(told: schema.Usage) -> tuple[int, int]:
+    """
+    Return what was read and written; some agents count what came from a cache among what was read, others beside it.
+    """
+    written = told.output_tokens + (told.thought_tokens or 0)
+    return max(told.total_tokens - written, told.input_tokens), written
 
 
 def _quota(meta: Mapping[str, Any] | None) -> tuple[int, int]:

@@ -23,7 +23,7 @@ _WORDS = (
     (re.compile(r"rate.?limit|too many requests", re.IGNORECASE), "rate_limited"),
 )
 # Copilot ends a turn in the usual way when its model's service fails, and says so where a reply would stand.
-_DISGUISED = re.compile(r"Error: Authentication fail|Execution failed: |Error: ")
+_DISGUISED = re.compile(r"Error: ")
 _OWNER_OF_DISGUISES = "copilot"
 _BY_ANYBODY = "Error: Authentication fail"
 _MODE_NOTICE = re.compile(r"\A(\[MODE_UPDATE\] \S+\s*)+")

@@ -180,11 +180,13 @@ class TestTurns:
         assert (reply.text, reply.error) == ("", None)
 
     async def test_a_price_is_told_for_the_turn_alone(self, make: Make, say: Any) -> None:
-        """What the agent says of the price in dollars is passed on."""
-        reply = await make().prompt(say("cost 0.25"))
+        """An agent tells the price of the whole conversation; where its beginning is unknown, nothing is made up."""
+        backend = make()
+        first = await backend.prompt(say("cost 0.25", agent_session_id=OURS))
+        second = await backend.prompt(say("cost 0.75", agent_session_id=OURS, session_created=True))
+        later = await make().prompt(say("cost 1", agent_session_id=OURS, session_created=True))
 
-        assert reply.usage is not None
-        assert reply.usage.cost_usd == 0.25
+        assert [reply.usage and reply.usage.cost_usd for reply in (first, second, later)] == [0.25, 0.5, 0.0]
 
 
 class TestConversations:
@@ -367,6 +369,8 @@ class TestTrouble:
         """An agent that ends its turn as usual and says an error where a reply would stand has failed."""
         turn = acp_turns.Turn(tools=True)
         content = {"type": "text", "text": text}
+        notice = {"type": "text", "text": "Info: Request failed due to a transient API error. Retrying..."}
+        turn.take("s", {"sessionUpdate": "agent_message_chunk", "content": notice})
         turn.take("s", {"sessionUpdate": "agent_message_chunk", "content": content})
         reply = acp_verdicts.reply("mine", turn, schema.PromptResponse(stop_reason="end_turn"), name.lower())
 
