@@ -27,6 +27,49 @@ STARTED = {"recipe_id": "review-and-commit", "backend": "said"}
 MiB = 1024 * 1024
 _ASK = frame(b'{"type": "get_available_recipes"}')
 
+BAD: list[tuple[Any, str]] = [
+    ("", "malformed_message"),
+    ("{", "malformed_message"),
+    ("\x00", "malformed_message"),
+    ("NaN", "malformed_message"),
+    ('{"type": "prompt", "type": "prompt"}', "malformed_message"),
+    ('{"type": "prompt", "text": "\\u0000"}', "malformed_message"),
+    ('{"type": 1e999}', "malformed_message"),
+    ("[" * 100_000, "too_deep"),
+    ('{"a":' * 70 + "1" + "}" * 70, "too_deep"),
+    ("[]", "message_invalid"),
+    ("null", "message_invalid"),
+    ('"prompt"', "message_invalid"),
+    ("{}", "message_invalid"),
+    ('{"type": null}', "message_invalid"),
+    ('{"type": 7}', "unknown_type"),
+    ('{"type": ["prompt"]}', "unknown_type"),
+    ('{"type": {"a": 1}}', "unknown_type"),
+    ('{"type": "start-recipe"}', "unknown_type"),
+    ('{"type": "__class__"}', "unknown_type"),
+    ('{"type": "start_recipe"}', "message_invalid"),
+    ('{"type": "start_recipe", "recipe_id": 1}', "message_invalid"),
+    ('{"type": "start_recipe", "recipe_id": ""}', "message_invalid"),
+    ('{"type": "start_recipe", "recipe_id": "a", "recip": "b"}', "message_invalid"),
+    ('{"type": "start_recipe", "recipe_id": "a", "args": []}', "message_invalid"),
+    ('{"type": "exit_recipe"}', "message_invalid"),
+    ('{"type": "exit_recipe", "session_id": null}', "message_invalid"),
+    ('{"type": "get_available_recipes", "all": true}', "message_invalid"),
+    ('{"type": "prompt"}', "message_invalid"),
+    ('{"type": "prompt", "text": ["Hi"]}', "message_invalid"),
+    ('{"type": "prompt", "text": " \\n", "backend": "said"}', "args_invalid"),
+    ('{"type": "prompt", "text": "Hi", "backend": "-rf"}', "args_invalid"),
+    ('{"type": "prompt", "text": "Hi", "model": "huge"}', "args_invalid"),
+    ('{"type": "prompt", "text": "Hi", "idempotency_key": ""}', "message_invalid"),
+    ('{"type": "prompt", "text": "Hi", "backend": "said", "session_id": "../../x"}', "args_invalid"),
+    ('{"type": "exit_recipe", "session_id": "\\ud800"}', "unknown_agent_session"),
+    (b"{}", "binary_message"),
+    (b"", "binary_message"),
+    ('"' + "a" * MiB + '"', "message_too_large"),
+    ('"' + "é" * (MiB // 2) + '"', "message_too_large"),
+]
+"""Messages, and the codes of their errors."""
+
 
 @pytest.fixture
 async def service(project: Project) -> AsyncIterator[listening.Listening]:
@@ -37,63 +80,19 @@ async def service(project: Project) -> AsyncIterator[listening.Listening]:
         yield service
 
 
-@pytest.mark.parametrize(
-    ("content", "code"),
-    [
-        ("", "malformed_message"),
-        ("{", "malformed_message"),
-        ("\x00", "malformed_message"),
-        ("NaN", "malformed_message"),
-        ('{"type": "prompt", "type": "prompt"}', "malformed_message"),
-        ('{"type": "prompt", "text": "\\u0000"}', "malformed_message"),
-        ('{"type": 1e999}', "malformed_message"),
-        ("[" * 100_000, "too_deep"),
-        ('{"a":' * 70 + "1" + "}" * 70, "too_deep"),
-        ("[]", "message_invalid"),
-        ("null", "message_invalid"),
-        ('"prompt"', "message_invalid"),
-        ("{}", "message_invalid"),
-        ('{"type": null}', "message_invalid"),
-        ('{"type": 7}', "unknown_type"),
-        ('{"type": ["prompt"]}', "unknown_type"),
-        ('{"type": {"a": 1}}', "unknown_type"),
-        ('{"type": "start-recipe"}', "unknown_type"),
-        ('{"type": "__class__"}', "unknown_type"),
-        ('{"type": "start_recipe"}', "message_invalid"),
-        ('{"type": "start_recipe", "recipe_id": 1}', "message_invalid"),
-        ('{"type": "start_recipe", "recipe_id": ""}', "message_invalid"),
-        ('{"type": "start_recipe", "recipe_id": "a", "recip": "b"}', "message_invalid"),
-        ('{"type": "start_recipe", "recipe_id": "a", "args": []}', "message_invalid"),
-        ('{"type": "exit_recipe"}', "message_invalid"),
-        ('{"type": "exit_recipe", "session_id": null}', "message_invalid"),
-        ('{"type": "get_available_recipes", "all": true}', "message_invalid"),
-        ('{"type": "prompt"}', "message_invalid"),
-        ('{"type": "prompt", "text": ["Hi"]}', "message_invalid"),
-        ('{"type": "prompt", "text": " \\n", "backend": "said"}', "args_invalid"),
-        ('{"type": "prompt", "text": "Hi", "backend": "-rf"}', "args_invalid"),
-        ('{"type": "prompt", "text": "Hi", "model": "huge"}', "args_invalid"),
-        ('{"type": "prompt", "text": "Hi", "idempotency_key": ""}', "message_invalid"),
-        ('{"type": "prompt", "text": "Hi", "backend": "said", "session_id": "../../x"}', "args_invalid"),
-        ('{"type": "exit_recipe", "session_id": "\\ud800"}', "unknown_agent_session"),
-        (b"{}", "binary_message"),
-        (b"", "binary_message"),
-        ('"' + "a" * MiB + '"', "message_too_large"),
-        ('"' + "é" * (MiB // 2) + '"', "message_too_large"),
-    ],
-)
-async def test_a_bad_message(service: listening.Listening, content: Any, code: str) -> None:
+async def test_bad_messages(service: listening.Listening) -> None:
     """What is wrong with a message is told with a code, and the connection goes on."""
+    answers = []
     async with service.client() as client:
-        await client.socket.send(content)
-        answer = await client.hear()
+        for content, _ in BAD:
+            await client.socket.send(content)
+            answers.append(await client.hear())
         quiet = await client.silence()
+    shapes = {(tuple(answer), answer["type"], answer["seq"], answer["run_id"]) for answer in answers}
 
-    assert set(answer) == {"type", "code", "message", "seq", "run_id"}
-    assert (answer["type"], answer["seq"], answer["run_id"]) == ("error", None, None)
-    assert answer["message"]
-    assert len(answer["message"]) < 1000
-    assert "Traceback" not in answer["message"]
-    assert answer["code"] == code
+    assert [answer["code"] for answer in answers] == [code for _, code in BAD]
+    assert shapes == {(("type", "code", "message", "seq", "run_id"), "error", None, None)}
+    assert all(0 < len(answer["message"]) < 1000 and "Traceback" not in answer["message"] for answer in answers)
     assert quiet
 
 
