@@ -33,8 +33,9 @@ def examine(chosen: settings.Settings) -> list[settings.Remark]:
     remarks = [_remark(broken.path, flaw, fatal=True) for broken in people.broken for flaw in broken.flaws]
     remarks += [_remark(fault.file, fault.flaw) for fault in prompts.load(prompt_folders(chosen.project)).flaws]
     remarks += [_remark(entry.path, flaw) for entry in reference.catalogue.all() for flaw in entry.flaws]
-    lacking = _unused_backends(chosen, people).check()
     remarks += _lack_of_containment(chosen)
+    speaking = {agent.backend for agent in people.agents}
+    lacking = [(name, lack) for name, lack in _unused_backends(chosen, people).check() if name in speaking]
     return remarks + [settings.Remark(setting=f"backend {name}", message=lack, fatal=False) for name, lack in lacking]
 
 

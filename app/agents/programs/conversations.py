@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from app import errors
 from app.agents.programs.program import Program
-from app.engine import ports
-from app.engine.agent_sessions import AgentSession
+from app.engine import agent_sessions, ports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +30,9 @@ class Opening:
     """Whether it was begun elsewhere."""
 
 
-def opening(program: Program, backend: str, prompt: ports.AgentPrompt, kept: AgentSession | None) -> Opening:
+def opening(
+    program: Program, backend: str, prompt: ports.AgentPrompt, kept: agent_sessions.AgentSession | None
+) -> Opening:
     """
     Decide how a turn opens, by what is kept of its conversation.
 
