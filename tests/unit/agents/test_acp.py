@@ -8,8 +8,7 @@ import asyncio
 import json
 import os
 import sys
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from importlib import util
 from pathlib import Path, PurePath
@@ -82,18 +81,19 @@ async def failure(work: Any) -> errors.AgentFailed:
     return failed.value
 
 
-async def there(path: Path) -> str:
+@pytest.fixture
+def hanging(store: Path) -> Callable[[], Awaitable[str]]:
     """
-    Wait until a file says something.
+    Return what waits until an agent says that it hangs.
     """
+    pipe = store / "hanging"
+    os.mkfifo(pipe)
 
-    def said() -> str:
-        while not path.exists() or not path.read_text():
-            time.sleep(0.01)
-        return path.read_text()
+    async def said() -> str:
+        async with asyncio.timeout(20):
+            return await asyncio.to_thread(pipe.read_text)
 
-    async with asyncio.timeout(20):
-        return await asyncio.to_thread(said)
+    return said
 
 
 def names(folder: Path) -> list[str]:
@@ -210,12 +210,12 @@ class TestConversations:
         assert json.loads(second.text)["history"] == ["told", "again\ntold"]
 
     async def test_its_name_is_kept_before_the_first_prompt(
-        self, make: Make, say: Any, sessions: MemoryAgentSessions, store: Path
+        self, make: Make, say: Any, sessions: MemoryAgentSessions, hanging: Any
     ) -> None:
         """A turn that was cut off is repeated in the conversation that it began."""
         backend = make()
         work = asyncio.ensure_future(backend.prompt(say("hang", agent_session_id=OURS)))
-        await there(store / "hanging")
+        await hanging()
         kept = await sessions.find(OURS)
         work.cancel()
         await asyncio.wait([work])
@@ -467,11 +467,13 @@ class TestEnds:
     """
 
     @pytest.mark.parametrize("text", ["hang", "stubborn"])
-    async def test_a_cancellation_leaves_nothing(self, make: Make, say: Any, store: Path, text: str) -> None:
+    async def test_a_cancellation_leaves_nothing(
+        self, make: Make, say: Any, store: Path, text: str, hanging: Any
+    ) -> None:
         """The agent is told, then ended with every process that it has started, however stubborn it is."""
         before = os.listdir("/proc/self/fd")
         work = asyncio.ensure_future(make().prompt(say(text)))
-        pids = [int(pid) for pid in (await there(store / "hanging")).split()]
+        pids = [int(pid) for pid in (await hanging()).split()]
         handles = [os.pidfd_open(pid) for pid in outside(store)]
         begun = asyncio.get_running_loop().time()
         work.cancel()
