@@ -17,7 +17,6 @@ PROGRAM = Path(__file__).with_name("brood.py")
 ALL = ("child", "session", "daemon")
 """The kinds that only their descent or their mark gives away."""
 
-_LOOKS = 4000
 _LOOK_SECONDS = 0.005
 
 
@@ -81,11 +80,11 @@ def _words(pid: str) -> list[str]:
         return []
 
 
-async def until(holds: Callable[[], bool]) -> None:
+async def until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
     """
     Wait until something that nobody tells comes to hold.
     """
-    for _ in range(_LOOKS):
+    for _ in range(int(seconds / _LOOK_SECONDS)):
         if holds():
             return
         await asyncio.sleep(_LOOK_SECONDS)

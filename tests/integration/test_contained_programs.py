@@ -1,0 +1,124 @@
+"""
+The real agent programs, kept together: each works in each mode, and a cancel leaves nothing of it or of its tools.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from app import clock
+from app.processes import commands, supervisor, wardens
+from tests.agent_programs import installed, loopback, pointed
+from tests.agent_programs.fake_model.replies import Reply, Shell
+from tests.agent_programs.fake_model.server import FakeModel
+from tests.agent_programs.test_pointed import CALLS, TURN_SECONDS
+from tests.unit.processes import broods, modes
+
+pytestmark = pytest.mark.programs
+
+
+@pytest.fixture(params=sorted(CALLS))
+def program(request: pytest.FixtureRequest) -> installed.Installed:
+    found = installed.find(request.param)
+    if isinstance(found, str):
+        pytest.skip(found)
+    return found
+
+
+@pytest.fixture
+def model() -> Iterator[FakeModel]:
+    with loopback.alone(), FakeModel() as served:
+        yield served
+
+
+@pytest.fixture(params=modes.ALL)
+async def running(
+    request: pytest.FixtureRequest, model: FakeModel, tmp_path: Path
+) -> AsyncIterator[supervisor.Supervisor]:
+    # After the model: the launcher is to be in its network.
+    modes.need(request.param)
+    started = supervisor.Supervisor(tmp_path / "processes", clock.RandomIds(), os.environ, containment=request.param)
+    yield started
+    await started.close()
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    return folder
+
+
+def turn(program: installed.Installed, model: FakeModel, workspace: Path) -> commands.Request:
+    """
+    Return the request for one turn.
+    """
+    one = pointed.point(program, workspace.parent / "home", model.address)
+    return commands.Request(
+        argv=(*one.command, *CALLS[program.name](one.model, str(uuid.uuid4()))),
+        run_id="run-1",
+        cwd=workspace,
+        env=one.environ,
+        inherits=False,
+        timeout_seconds=TURN_SECONDS,
+        contained=True,
+    )
+
+
+def inhabitants(workspace: Path) -> set[str]:
+    """
+    Return the processes that work in a folder.
+    """
+    found = set()
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.readlink(f"/proc/{name}/cwd") == str(workspace):
+                found.add(name)
+        except OSError:
+            continue
+    return found
+
+
+async def test_a_program_acts(
+    running: supervisor.Supervisor, program: installed.Installed, model: FakeModel, workspace: Path
+) -> None:
+    """A program asks, runs the command that it is told to, says its last word and ends well."""
+    model.say(Reply(text="I act.", tool=Shell(command="echo made > made.txt")), Reply(text="It is DONE-HERE."))
+    ended = await running.run(turn(program, model, workspace))
+
+    assert (ended.exit_code, ended.cause) == (0, ""), (ended.stdout.content[-2000:], ended.stderr.content[-2000:])
+    assert b"DONE-HERE" in ended.stdout.content
+    assert (workspace / "made.txt").read_text() == "made\n"
+    assert ended.containment == running._containment
+    assert inhabitants(workspace) == set()
+
+
+async def test_a_cancel_leaves_nothing(
+    running: supervisor.Supervisor, program: installed.Installed, model: FakeModel, workspace: Path
+) -> None:
+    """A cancel in the middle of a tool ends the program, its tool, and what that has put into the background."""
+    loop = "while :; do echo x >> ticks; sleep 0.02; done"
+    model.say(Reply(text="I act.", tool=Shell(command=f"setsid sh -c '{loop}' & {loop}")))
+    work = asyncio.ensure_future(running.run(turn(program, model, workspace)))
+    ticks = workspace / "ticks"
+    await broods.until(lambda: work.done() or ticks.exists(), TURN_SECONDS)
+    alive = inhabitants(workspace)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    size = ticks.stat().st_size
+
+    assert alive
+    assert inhabitants(workspace) == set()
+    assert size == ticks.stat().st_size
+
+
+def test_every_mode_is_tried() -> None:
+    """The modes above are all that there are."""
+    assert {*modes.ALL, wardens.AUTO} == {*wardens.WANTED}
