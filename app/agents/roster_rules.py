@@ -206,6 +206,8 @@ def _field_flaws(path: str, backend: Mapping[str, Any]) -> Iterable[errors.Flaw]
         yield errors.Flaw(path=f"{path}.{name}", code="unknown", message=message)
     if "resume" not in kind.fields and not all(isinstance(part, str) for part in backend.get("command", ())):
         yield errors.Flaw(path=f"{path}.command", code="type", message="must be a list of texts; only templates nest")
+    if backend.get("resume", ("",))[0] != backend.get("command", ("",))[0] and "resume" in backend:
+        yield errors.Flaw(path=f"{path}.resume", code="choice", message="must begin with the program of command")
     for name in sorted(kind.needed - set(backend)):
         yield errors.Flaw(path=path, code="missing", message=f"lacks {name}")
     given = kind.any_of & set(backend)

@@ -1,8 +1,9 @@
 """
 GitHub Copilot CLI: takes the id of a new conversation from us; tokens stand in a file of their own.
 
-A first prompt that was cut off is gone on with if its id is known, and sent anew if not. A turn that a signal ended
-calls itself a success, so that its own word of it counts.
+A first prompt that was cut off is gone on with if its id is known, and sent anew if not; an id that is in use is no
+error for a new conversation, which then is none. A turn that a signal ended calls itself a success, so that its own
+word of it counts.
 """
 
 from __future__ import annotations
@@ -58,9 +59,8 @@ PROGRAM = Program(
     hear=_hear,
     wants_folder=True,
     tells=_USAGE_FILE,
-    unknown_session=("No session or task matched", "No session, task"),
+    unknown_session=("No session, task, or name matched", "No session or task matched"),
     empty_reply=("No response was returned",),
-    used_session=("already exists", "already in use"),
     variables={"COPILOT_AUTO_UPDATE": "false"},
     endpoint_variable="COPILOT_PROVIDER_BASE_URL",
     key_variable="COPILOT_PROVIDER_API_KEY",

@@ -321,6 +321,30 @@ class TestPlaces:
         assert "MY_KEY" in dict(backends.Backends({"one": config}, place).check())["one"]
 
 
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ({"type": "codex", "command": ["codex", ["-x"]]}, [("$.backends.x.command", "type")]),
+        ({"type": "codex", "base_url": "http://h/"}, [("$.backends.x.base_url", "unknown")]),
+        ({"type": "codex", "allowed_tools": ["Bash"]}, [("$.backends.x.allowed_tools", "unknown")]),
+        ({"type": "codex", "idle_seconds": 0}, [("$.backends.x.idle_seconds", "exclusiveMinimum")]),
+        ({"type": "template"}, [("$.backends.x", "missing")]),
+        ({"type": "template", "command": [["a"]]}, [("$.backends.x.command[0]", "type")]),
+        ({"type": "template", "command": ["a", 5]}, [("$.backends.x.command[1]", "anyOf")]),
+        ({"type": "template", "command": ["a"], "resume": ["b"]}, [("$.backends.x.resume", "choice")]),
+        ({"type": "template", "command": ["a"], "reply": {"txt": "x"}}, [
+            ("$.backends.x.reply", "missing"), ("$.backends.x.reply.txt", "unknown"),
+        ]),
+    ],
+)  # fmt: skip
+def test_a_wrong_entry_is_told(tmp_path: Path, entry: dict[str, Any], expected: list[tuple[str, str]]) -> None:
+    """What a program cannot be told is a flaw of `agents.json`, with its place."""
+    (tmp_path / "agents.json").write_text(json.dumps({"backends": {"x": entry}}))
+    (broken,) = roster.load([tmp_path / "agents.json"]).broken
+
+    assert [(flaw.path, flaw.code) for flaw in broken.flaws] == expected
+
+
 def test_the_examples_of_the_document_are_valid(tmp_path: Path) -> None:
     """Every example of backends in docs/agents.md can be taken as it stands."""
     document = Path(__file__).parents[3] / "docs" / "agents.md"
