@@ -5,7 +5,7 @@ Backends by name, and the types that there are of them.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from app import errors
@@ -37,6 +37,8 @@ class BackendType:
     """Fields of which it needs exactly one."""
     needed: frozenset[str] = frozenset()
     """Fields that it cannot do without."""
+    key_variable: str | None = None
+    """Environment variable that its key is in where `agents.json` names no other."""
 
 
 class Backends:
@@ -112,6 +114,14 @@ def type_of(name: str) -> BackendType:
         ) from None
 
 
+def key_variables(configs: Iterable[BackendConfig]) -> frozenset[str]:
+    """
+    Return the environment variables that hold keys of backends without being named in `agents.json`.
+    """
+    types = [TYPES[config.type] for config in configs if config.type in TYPES]
+    return frozenset(kind.key_variable for kind in types if kind.key_variable is not None)
+
+
 def _lack(config: BackendConfig, surroundings: Surroundings) -> str | None:
     try:
         return type_of(config.type).lacks(config, surroundings)
@@ -150,6 +160,7 @@ def _program(program: Program) -> BackendType:
         make=lambda config, around: program_backend.ProgramBackend(program, config, around),
         lacks=lambda config, around: program_backend.lacks(program, config, around),
         fields=_OF_PROGRAMS | program.fields | {field for field, variable in of_service.items() if variable},
+        key_variable=program.key_variable,
     )
 
 
@@ -158,6 +169,7 @@ def _service(vendor: services.Vendor) -> BackendType:
         make=lambda config, around: services.ServiceBackend(config, vendor, around),
         lacks=lambda config, around: _message(vendor.lacks(config, around.environ)),
         fields=frozenset({"base_url", "api_key_env"}),
+        key_variable=vendor.key_variable,
     )
 
 

@@ -275,7 +275,8 @@ def _talks(
 
 
 def _secrets(chosen: settings.Settings, people: configuration.Roster, environ: Mapping[str, str]) -> set[str]:
-    found = {environ.get(name, "") for name in people.secret_variables}
+    variables = people.secret_variables | backends.key_variables(people.backends.values())
+    found = {environ.get(name, "") for name in variables}
     found.add(chosen.server.api_token or "")
     found.add(urlsplit(chosen.project.database_url or "").password or "")
     return found - {""}

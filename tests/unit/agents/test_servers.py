@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from app import errors
+from app.agents import backends
 from app.agents.configuration import BackendConfig
 from app.agents.servers import services, vendors
 from app.engine import agent_sessions
@@ -508,3 +509,12 @@ class TestAbsence:
         assert usual is not None
         assert usual.detail == {"api_key_env": dialect.vendor.key_variable}
         assert dialect.vendor.lacks(config, {dialect.vendor.key_variable: "sk"}) is None
+
+    def test_usual_keys_are_secrets(self) -> None:
+        """The key of a backend is hidden everywhere, also if its variable is not named in the file of agents."""
+        configs = [BackendConfig(name="a", type="openai"), BackendConfig(name="b", type="claude-code")]
+
+        assert backends.key_variables([*configs, BackendConfig(name="c", type="local")]) == {
+            "OPENAI_API_KEY",
+            "ANTHROPIC_API_KEY",
+        }
