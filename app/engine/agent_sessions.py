@@ -29,6 +29,8 @@ class AgentSession:
     """What the backend itself calls it, where that differs from our id."""
     created: bool = False
     """Whether the backend is known to have it; False: a first prompt was about to be sent."""
+    system_sha256: str | None = None
+    """Hash of the standing instruction that it was begun with; some programs keep to that whatever is said later."""
 
 
 class AgentSessions(Protocol):

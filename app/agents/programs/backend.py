@@ -107,7 +107,10 @@ class ProgramBackend:
         if ours is None:
             return
         before = kept or agent_sessions.AgentSession(
-            agent_session_id=ours, backend=self._config.name, working_dir=str(prompt.working_dir)
+            agent_session_id=ours,
+            backend=self._config.name,
+            working_dir=str(prompt.working_dir),
+            system_sha256=conversations.system_sha256(prompt),
         )
         named = program_session_id or before.program_session_id
         known = dataclasses.replace(
@@ -139,7 +142,7 @@ class ProgramBackend:
             prompt=prompt,
             session_id=opened.session_id,
             resumes=opened.resumes,
-            foreign=opened.foreign,
+            instructed_otherwise=opened.instructed_otherwise,
             config=self._config,
             environ=self._around.environ,
             home=self._around.home,

@@ -31,7 +31,7 @@ def _invoke(turn: Turn) -> Invocation:
     if turn.session_id is not None:
         arguments += ["--resume" if turn.resumes else "--session-id", turn.session_id]
     # A conversation keeps the standing instruction that it was begun with, whatever is said later.
-    appended = bool(prompt.system) and not turn.foreign and fits_argument(prompt.system or "")
+    appended = bool(prompt.system) and not turn.instructed_otherwise and fits_argument(prompt.system or "")
     if appended:
         arguments += ["--append-system-prompt", prompt.system or ""]
     if prompt.reply_schema is not None:

@@ -32,7 +32,7 @@ def _invoke(turn: Turn) -> Invocation:
         arguments += ["--model", prompt.model]
     # Only a new conversation takes the instruction; one that goes on keeps the one it was begun with.
     system = prompt.system or ""
-    configured = bool(system) and not turn.foreign and fits_argument(system)
+    configured = bool(system) and not turn.instructed_otherwise and fits_argument(system)
     if configured and not turn.resumes:
         arguments += ["--config", f"developer_instructions={json.dumps(system)}"]
     if turn.resumes and turn.session_id is not None:

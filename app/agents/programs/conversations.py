@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from app import errors
 from app.agents.programs.program import Program
-from app.engine import agent_sessions, ports
+from app.engine import agent_sessions, plain, ports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +28,8 @@ class Opening:
     """Whether it goes on if the program has it already, against what we know."""
     foreign: bool = False
     """Whether it was begun elsewhere."""
+    instructed_otherwise: bool = False
+    """Whether it was begun with another standing instruction, or nobody knows with which."""
 
 
 def opening(
@@ -44,7 +46,7 @@ def opening(
         return Opening()
     if kept is None:
         if prompt.session_created:
-            return Opening(session_id=ours, resumes=True, foreign=True)
+            return Opening(session_id=ours, resumes=True, foreign=True, instructed_otherwise=True)
         # Nothing was sent before it was kept, so that nothing was sent.
         return Opening(session_id=_named(program, ours), may_resume=prompt.attempt > 1)
     if kept.backend != backend:
@@ -63,7 +65,19 @@ def opening(
             code="unknown_agent_session",
             detail={"agent_session_id": ours},
         )
-    return Opening(session_id=known, resumes=known is not None, may_begin=not certain)
+    return Opening(
+        session_id=known,
+        resumes=known is not None,
+        may_begin=not certain,
+        instructed_otherwise=known is not None and kept.system_sha256 != system_sha256(prompt),
+    )
+
+
+def system_sha256(prompt: ports.AgentPrompt) -> str | None:
+    """
+    Return the hash of a prompt's standing instruction; None without one.
+    """
+    return plain.sha256(prompt.system.encode("utf-8", "replace")) if prompt.system else None
 
 
 def again(program: Program, opened: Opening, prompt: ports.AgentPrompt, code: str) -> Opening | None:
@@ -73,7 +87,7 @@ def again(program: Program, opened: Opening, prompt: ports.AgentPrompt, code: st
     if code == "unknown_agent_session" and opened.resumes and opened.may_begin:
         return Opening(session_id=_named(program, prompt.agent_session_id or ""))
     if code == "agent_session_exists" and not opened.resumes and opened.may_resume:
-        return Opening(session_id=opened.session_id, resumes=True)
+        return Opening(session_id=opened.session_id, resumes=True, instructed_otherwise=True)
     return None
 
 

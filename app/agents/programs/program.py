@@ -31,8 +31,8 @@ class Turn:
     """Conversation by the program's name for it: the one to go on with, or the name of a new one; None: its choice."""
     resumes: bool = False
     """Whether that conversation goes on."""
-    foreign: bool = False
-    """Whether it goes on from somewhere else, so that nobody knows with which standing instruction it was begun."""
+    instructed_otherwise: bool = False
+    """Whether it was begun with another standing instruction than this, or nobody knows with which."""
     config: BackendConfig
     """What `agents.json` says of the backend."""
     environ: Mapping[str, str] = field(default_factory=dict)

@@ -148,7 +148,7 @@ class TestClaudeCode:
 
     def test_a_conversation_from_elsewhere_hears_the_instruction_in_the_message(self) -> None:
         """It keeps the instruction that it was begun with, so that ours stands in the message there."""
-        arguments = called("claude-code", turn={"resumes": True, "foreign": True}).arguments
+        arguments = called("claude-code", turn={"resumes": True, "instructed_otherwise": True}).arguments
 
         assert arguments[-1] == MESSAGE
         assert "--append-system-prompt" not in arguments

@@ -377,6 +377,20 @@ class TestConversations:
         assert kept is not None
         assert (kept.created, kept.program_session_id) == (True, None)
 
+    async def test_another_instruction_stands_in_the_message(
+        self, speaking: Speaking, claude: Stub, work: Path
+    ) -> None:
+        """A conversation keeps the instruction that it was begun with, so that a later one is said with the prompt."""
+        claude.answer(claude_says("PONG", OURS))
+        backend = speaking("claude-code")
+        await backend.prompt(asked(work, agent_session_id=OURS, system="Be brief."))
+        await backend.prompt(asked(work, agent_session_id=OURS, system="Be brief.", session_created=True))
+        await backend.prompt(asked(work, agent_session_id=OURS, system="Be kind.", session_created=True))
+        first, second, third = [call["argv"] for call in claude.calls()]
+
+        assert first[-3:] == second[-3:] == ["--append-system-prompt", "Be brief.", "Say PONG."]
+        assert third[-2:] == [OURS, "Be kind.\n\n---\n\nSay PONG."]
+
     async def test_a_conversation_of_another_backend_is_refused(
         self, speaking: Speaking, claude: Stub, work: Path, sessions: MemoryAgentSessions
     ) -> None:
