@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 Lenience = Callable[[json_text.Parts, str], bool]
 """Tells, for a place and a keyword of the schema, whether a breach is let pass."""
 
+
+class TooCostly(ValueError):
+    """
+    Applying the schema takes more work than was allowed.
+    """
+
+
 _MAX_FLAWS = 200
 _SHOWN_CHARACTERS = 80
 _MESSAGE_CHARACTERS = 300
@@ -36,28 +43,40 @@ _KINDS = {
 _STANDS_ALONE = ("$ref", "$dynamicRef", "$recursiveRef", "patternProperties")
 
 
-def validator(schema: Mapping[str, plain.Json]) -> Validator:
+def validator(schema: Mapping[str, plain.Json], most_checks: int | None = None) -> Validator:
     """
-    Return a validator that fetches nothing and matches every `pattern` in linear time.
+    Return a validator that fetches nothing, and needs linear time for each `pattern` and `uniqueItems`.
+
+    Args:
+        most_checks: Keywords that it applies at most, for schemas that refer to themselves a thousandfold.
     """
     import jsonschema_specifications  # type: ignore[import-untyped]
 
-    made: Validator = _linear()(schema, registry=jsonschema_specifications.REGISTRY)
+    kind = _linear() if most_checks is None else _bounded(most_checks)
+    made: Validator = kind(schema, registry=jsonschema_specifications.REGISTRY)
     return made
 
 
 def flaws(
-    schema: Mapping[str, plain.Json], value: plain.Json, base: json_text.Parts = (), lenient: Lenience | None = None
+    schema: Mapping[str, plain.Json],
+    value: plain.Json,
+    base: json_text.Parts = (),
+    lenient: Lenience | None = None,
+    most_checks: int | None = None,
 ) -> list[errors.Flaw]:
     """
     Return how a value breaks a schema, at most two hundred times.
 
     Args:
         base: Where the value stands in its document.
+        most_checks: Keywords that are applied at most.
+
+    Raises:
+        TooCostly: there would be more.
     """
     told = (
         flaw
-        for error in validator(schema).iter_errors(value)
+        for error in validator(schema, most_checks).iter_errors(value)
         if lenient is None or not lenient(tuple(error.absolute_path), str(error.validator))
         for flaw in _told(error, base)
     )
@@ -120,7 +139,25 @@ def flaw(parts: json_text.Parts, code: str, message: str) -> errors.Flaw:
 def _linear() -> Any:
     from jsonschema import Draft202012Validator, validators
 
-    return validators.extend(Draft202012Validator, {"pattern": _breaches})  # type: ignore[no-untyped-call]
+    own = {"pattern": _breaches, "uniqueItems": _repetitions}
+    return validators.extend(Draft202012Validator, own)  # type: ignore[no-untyped-call]
+
+
+def _bounded(most_checks: int) -> Any:
+    from jsonschema import validators
+
+    done = itertools.count(1)
+
+    def counted(check: Callable[..., Iterable[ValidationError] | None]) -> Callable[..., Iterator[ValidationError]]:
+        def apply(*args: Any) -> Iterator[ValidationError]:
+            if next(done) > most_checks:
+                raise TooCostly(f"takes more than {most_checks} checks")
+            yield from check(*args) or ()
+
+        return apply
+
+    checks = {keyword: counted(check) for keyword, check in _linear().VALIDATORS.items()}
+    return validators.extend(_linear(), checks)  # type: ignore[no-untyped-call]
 
 
 def _breaches(_: object, pattern: str, value: plain.Json, __: object) -> Iterator[ValidationError]:
@@ -128,6 +165,27 @@ def _breaches(_: object, pattern: str, value: plain.Json, __: object) -> Iterato
 
     if isinstance(value, str) and task_patterns.expression(pattern).search(value) is None:
         yield ValidationError(f"{_shown(value)} does not have the form {pattern}")
+
+
+def _repetitions(_: object, unique: bool, value: plain.Json, __: object) -> Iterator[ValidationError]:
+    from jsonschema.exceptions import ValidationError
+
+    if unique and isinstance(value, list) and len({plain.canonical(_unified(item)) for item in value}) < len(value):
+        yield ValidationError(f"{_shown(value)} has non-unique elements")
+
+
+def _unified(value: plain.Json) -> plain.Json:
+    """
+    Return a value in which numbers that are equal are written alike.
+    """
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case dict():
+            return {name: _unified(item) for name, item in value.items()}
+        case list():
+            return [_unified(item) for item in value]
+    return value
 
 
 def _told(error: ValidationError, base: json_text.Parts) -> Iterator[errors.Flaw]:

@@ -1,0 +1,276 @@
+"""
+Captures: what a step's standard output becomes in the state, and what it must hold (workflow-dsl, output capture modes
+and JSON output validation).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from app import errors
+from app.dialects import json_schemas
+from app.engine import json_text, plain
+
+TEXT_BYTES = 8 * 1024
+"""Most of a text that the state keeps."""
+MOST_LINES = 10_000
+"""Most lines that the state keeps."""
+JSON_BYTES = 1024 * 1024
+"""Most that is parsed."""
+LINES_BYTES = 16 * 1024 * 1024
+"""Most that is held to make lines of."""
+
+INVALID_OUTPUT = 2
+"""Exit code of a step whose output is not what it must be."""
+
+_TAIL_LINES = 10
+_TAIL_CHARACTERS = 1000
+_MOST_TOLD = 20
+_MOST_CHECKS = 100_000
+# Their expressions would be matched in exponential time.
+_UNSUPPORTED = ("patternProperties",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """
+    What a program wrote to its standard output.
+    """
+
+    text: str
+    """Its beginning, as much as is held."""
+    size_bytes: int
+    """How much it was."""
+    complete: bool
+    """Whether the text is all of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """
+    What a step says about its output.
+    """
+
+    mode: str = "text"
+    """`text`, `lines` or `json`."""
+    allow_parse_error: bool = False
+    """Whether output that is no JSON is kept as text."""
+    schema: plain.Json = None
+    """JSON Schema that the JSON must fit; None without one."""
+    require: Sequence[Mapping[str, plain.Json]] = ()
+    """What must stand in the JSON, in order."""
+
+    @property
+    def held_bytes(self) -> int:
+        """
+        Return how much of the output has to be held.
+        """
+        return LINES_BYTES if self.mode == "lines" else JSON_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Captured:
+    """
+    What an output became.
+    """
+
+    exit_code: int
+    """Exit code of the step."""
+    fields: Mapping[str, plain.Json]
+    """Fields of its result in the state."""
+    message: str | None = None
+    """Why the output is not what it must be; None if it is, and where the program itself failed."""
+    context: Mapping[str, plain.Json] = field(default_factory=dict)
+    """Error context."""
+    keeps_log: bool = False
+    """Whether the whole output belongs into the logs, because the state does not have it."""
+
+
+def captured(output: Output, exit_code: int, rules: Rules) -> Captured:
+    """
+    Return what an output becomes. A program that failed keeps its own exit code, whatever it has written.
+    """
+    match rules.mode:
+        case "lines":
+            return _lines(output, exit_code)
+        case "json":
+            return _json(output, exit_code, rules)
+    kept, cut = _beginning(output)
+    return Captured(exit_code=exit_code, fields={"output": kept, "truncated": cut}, keeps_log=cut)
+
+
+def problem_of_schema(schema: plain.Json) -> str | None:
+    """
+    Return why a document cannot be used as an `output_schema`, None if it can.
+    """
+    if not isinstance(schema, dict):
+        return f"it must be an object, not {json_schemas.kind_of(schema)}"
+    if found := json_schemas.flaws(_metaschema(), schema, most_checks=_MOST_CHECKS):
+        return f"{found[0].path} {found[0].message}"
+    unfit = next((name for name in _keywords(schema) if name in _UNSUPPORTED), None)
+    return None if unfit is None else f"{unfit} is not supported"
+
+
+def tail(text: str) -> list[str]:
+    """
+    Return the last ten lines of an output, for the error context.
+    """
+    return [line[-_TAIL_CHARACTERS:] for line in text.rstrip("\r\n").split("\n")[-_TAIL_LINES:]] if text.strip() else []
+
+
+def _beginning(output: Output) -> tuple[str, bool]:
+    content = output.text.encode()
+    kept = content[:TEXT_BYTES].decode("utf-8", "ignore")
+    return kept, len(content) > TEXT_BYTES or not output.complete
+
+
+def _lines(output: Output, exit_code: int) -> Captured:
+    lines = output.text.split("\n")
+    # Behind the last end of a line there is none; and a line that was cut off is none either.
+    if lines[-1] == "" or not output.complete:
+        lines.pop()
+    cut = len(lines) > MOST_LINES or not output.complete
+    kept = [line.removesuffix("\r") for line in lines[:MOST_LINES]]
+    return Captured(
+        exit_code=exit_code,
+        fields={"output_capture": "lines", "lines": kept, "truncated": cut},
+        keeps_log=cut,
+    )
+
+
+def _json(output: Output, exit_code: int, rules: Rules) -> Captured:
+    try:
+        value = _parsed(output)
+    except _Unreadable as error:
+        return _unreadable(output, exit_code, rules, error)
+    made = Captured(exit_code=exit_code, fields={"output_capture": "json", "json": value, "truncated": False})
+    if exit_code != 0:
+        return made
+    message, context = _breach(value, rules)
+    if message is None:
+        return made
+    return dataclasses.replace(made, exit_code=INVALID_OUTPUT, message=message, context=context)
+
+
+class _Unreadable(Exception):
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def _parsed(output: Output) -> plain.Json:
+    if output.size_bytes > JSON_BYTES or not output.complete:
+        raise _Unreadable("overflow", f"the output is larger than {JSON_BYTES} bytes, so it is not parsed as JSON")
+    try:
+        return json_text.read(output.text)
+    except errors.InputRefused as error:
+        raise _Unreadable("invalid", f"the output cannot be parsed as JSON: {error.message}") from error
+
+
+def _unreadable(output: Output, exit_code: int, rules: Rules, error: _Unreadable) -> Captured:
+    kept, cut = _beginning(output)
+    diagnosis = {"json_parse_error": {"reason": error.reason}}
+    fields: dict[str, plain.Json] = {"output_capture": "json", "truncated": cut, "debug": diagnosis}
+    if rules.allow_parse_error:
+        return Captured(exit_code=exit_code, fields={**fields, "output": kept}, keeps_log=True)
+    if exit_code != 0:
+        return Captured(exit_code=exit_code, fields=fields, keeps_log=True)
+    return Captured(exit_code=INVALID_OUTPUT, fields=fields, message=str(error), context=diagnosis, keeps_log=True)
+
+
+# -- what the JSON must hold
+
+
+def _breach(value: plain.Json, rules: Rules) -> tuple[str | None, Mapping[str, plain.Json]]:
+    if rules.schema is not None and (told := _schema_errors(rules.schema, value)):
+        return f"the JSON does not fit its schema: {told[0]}", {"json_schema_errors": told}
+    for requirement in rules.require:
+        if (reason := _shortfall(requirement, value)) is not None:
+            pointer = requirement["pointer"]
+            failed = {"pointer": pointer, "reason": reason}
+            return f"the JSON is not as required: {pointer or 'the whole'} {reason}", {"json_require_failed": failed}
+    return None, {}
+
+
+def _schema_errors(schema: plain.Json, value: plain.Json) -> list[str]:
+    from referencing.exceptions import Unresolvable
+
+    try:
+        if (problem := problem_of_schema(schema)) is None:
+            found = json_schemas.flaws(schema, value, most_checks=_MOST_CHECKS)
+            return [f"{flaw.path} {flaw.message}" for flaw in found[:_MOST_TOLD]]
+    except RecursionError:
+        problem = "it refers to itself without end"
+    except (Unresolvable, ValueError) as error:
+        problem = f"it {error!s:.200}" if isinstance(error, ValueError) else f"there is no {error.ref}"
+    return [f"the schema cannot be used: {problem}"]
+
+
+def _keywords(schema: plain.Json) -> Iterator[str]:
+    match schema:
+        case dict():
+            yield from schema
+            for item in schema.values():
+                yield from _keywords(item)
+        case list():
+            for item in schema:
+                yield from _keywords(item)
+
+
+def _metaschema() -> Mapping[str, plain.Json]:
+    from jsonschema import Draft202012Validator
+
+    return Draft202012Validator.META_SCHEMA
+
+
+_ABSENT = object()
+
+
+def _shortfall(requirement: Mapping[str, plain.Json], value: plain.Json) -> str | None:
+    found = _at(requirement["pointer"], value)
+    if found is _ABSENT:
+        return "is missing" if requirement.get("exists", True) else None
+    if not requirement.get("exists", True):
+        return "is there, but must not be"
+    wanted = requirement.get("type")
+    if wanted is not None and _type(found) != wanted:
+        return f"must be of the type {wanted}, not {_type(found)}"
+    if "equals" in requirement and not _same(found, requirement["equals"]):
+        return (
+            f"must be {plain.encode(requirement['equals']).decode()}, not {plain.preview(plain.encode(found).decode())}"
+        )
+    return None
+
+
+def _at(pointer: str, value: plain.Json) -> plain.Json:
+    for token in pointer.split("/")[1:]:
+        name = token.replace("~1", "/").replace("~0", "~")
+        match value:
+            case dict() if name in value:
+                value = value[name]
+            case list() if name.isascii() and name.isdigit() and str(int(name)) == name and int(name) < len(value):
+                value = value[int(name)]
+            case _:
+                return _ABSENT
+    return value
+
+
+def _type(value: plain.Json) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int() | float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+    return "object"
+
+
+def _same(found: plain.Json, wanted: plain.Json) -> bool:
+    return _type(found) == _type(wanted) and bool(found == wanted)

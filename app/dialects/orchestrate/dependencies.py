@@ -1,0 +1,216 @@
+"""
+Dependencies: which of the files that a step needs are missing, and how a prompt tells of those that are there
+(workflow-dsl, file dependencies and dependency injection).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from app.engine import plain
+
+CAP_BYTES = 256 * 1024
+"""Most that is put into a prompt: instruction, names and contents; notes of what was left out come on top."""
+
+LIST, CONTENT, NONE = "list", "content", "none"
+"""Modes: names of the files, their contents, nothing."""
+INSTRUCTIONS: Mapping[str, str] = {
+    LIST: "The following files are required inputs for this task:",
+    CONTENT: "The following file contents are provided for context:",
+}
+"""What stands above the files where a step says nothing."""
+
+_LISTED_OMISSIONS = 10
+_KIB = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """
+    One file, or folder, that a pattern fits.
+    """
+
+    path: str
+    """Path from the workspace."""
+    required: bool
+    """Whether a required pattern fits it."""
+    size_bytes: int = 0
+    """Its size."""
+    text: str | None = None
+    """Its content, as much as was read; None where it is not needed, or of a folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Injection:
+    """
+    What a step says about its prompt and the files.
+    """
+
+    mode: str = NONE
+    """`list`, `content` or `none`."""
+    instruction: str | None = None
+    """Text above the files; None: one that fits the mode."""
+    append: bool = False
+    """Whether they stand behind the prompt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Composed:
+    """
+    A prompt with the files told.
+    """
+
+    prompt: str
+    """The prompt."""
+    truncation: Mapping[str, plain.Json] | None = None
+    """Record of what was left out, for `debug.injection` of the step; None if nothing was."""
+
+
+def injection(depends_on: Mapping[str, plain.Json] | None) -> Injection:
+    """
+    Read what a step says; `true` is a list before the prompt.
+    """
+    given = (depends_on or {}).get("inject", False)
+    if isinstance(given, bool):
+        return Injection(mode=LIST if given else NONE)
+    return Injection(
+        mode=given.get("mode", NONE),
+        instruction=given.get("instruction"),
+        append=given.get("position", "prepend") == "append",
+    )
+
+
+def missing(required: Iterable[str], fitting: Mapping[str, Sequence[str]]) -> list[str]:
+    """
+    Return the required patterns that no file fits, each once.
+
+    Args:
+        fitting: Paths by pattern.
+    """
+    return [pattern for pattern in dict.fromkeys(required) if not fitting.get(pattern)]
+
+
+def files(required: Iterable[str], optional: Iterable[str], fitting: Mapping[str, Sequence[str]]) -> dict[str, bool]:
+    """
+    Return every path that a pattern fits once, in the order of its bytes, and whether it is required.
+    """
+    needed = {path for pattern in required for path in fitting.get(pattern, ())}
+    found = needed | {path for pattern in optional for path in fitting.get(pattern, ())}
+    return {path: path in needed for path in sorted(found, key=_bytes)}
+
+
+def composed(prompt: str, wanted: Injection, given: Iterable[File]) -> Composed:
+    """
+    Return a prompt that tells of files; without files, or in the mode `none`, it is the same prompt.
+    """
+    ordered = sorted(given, key=lambda file: _bytes(file.path))
+    if wanted.mode == NONE or not ordered:
+        return Composed(prompt=prompt)
+    instruction = wanted.instruction or INSTRUCTIONS[wanted.mode]
+    block, truncation = (_listed if wanted.mode == LIST else _quoted)(instruction, ordered)
+    if wanted.append:
+        return Composed(
+            prompt=f"{prompt.removesuffix(chr(10))}\n\n{block}\n" if prompt else block, truncation=truncation
+        )
+    return Composed(prompt=f"{block}\n\n{prompt}" if prompt else block, truncation=truncation)
+
+
+# -- names
+
+
+def _listed(instruction: str, ordered: Sequence[File]) -> tuple[str, Mapping[str, plain.Json] | None]:
+    lines = [(instruction, 0)]
+    optional = [file for file in ordered if not file.required]
+    for heading, group in (
+        ("Required:", [file for file in ordered if file.required]),
+        ("Optional (if available):", optional),
+    ):
+        if group and optional:
+            lines.append((heading, 0))
+        lines += [(f"- {file.path}", 1) for file in group]
+    total, shown, kept = sum(len(_bytes(line)) + 1 for line, _ in lines), 0, 0
+    for line, _ in lines:
+        if shown + len(_bytes(line)) + 1 > CAP_BYTES:
+            break
+        shown, kept = shown + len(_bytes(line)) + 1, kept + 1
+    told = [line for line, _ in lines[:kept]]
+    omitted = sum(count for _, count in lines[kept:])
+    if not omitted:
+        return "\n".join(told), None
+    told.append(f"[... {omitted} more files truncated ({_size(total)} total)]")
+    return "\n".join(told), _truncation(total, shown, len(ordered) - omitted, 0, omitted)
+
+
+# -- contents
+
+
+def _quoted(instruction: str, ordered: Sequence[File]) -> tuple[str, Mapping[str, plain.Json] | None]:
+    readable = [file for file in ordered if file.text is not None]
+    parts, room = [instruction], CAP_BYTES - len(_bytes(instruction))
+    shown_bytes = complete = cut = 0
+    for file in readable:
+        part, shown, whole = _quote(file, room)
+        if part is None:
+            break
+        parts.append(part)
+        room -= len(_bytes(part)) + 2
+        shown_bytes, complete, cut = shown_bytes + shown, complete + whole, cut + (not whole)
+        if not whole and room <= _KIB:
+            break
+    rest = readable[complete + cut :]
+    if rest:
+        parts.append(_omissions(rest))
+    if not rest and not cut:
+        return "\n\n".join(parts), None
+    total = sum(file.size_bytes for file in readable)
+    return "\n\n".join(parts), _truncation(total, shown_bytes, complete + cut, cut, len(rest))
+
+
+def _quote(file: File, room: int) -> tuple[str | None, int, bool]:
+    """
+    Return a file as the prompt quotes it, as much as there is room for; None if there is none.
+    """
+    text = file.text or ""
+    content = _bytes(text)
+    part = f"=== File: {file.path} ({_size(file.size_bytes)}) ===\n{text.removesuffix(chr(10))}"
+    if len(content) >= file.size_bytes and len(_bytes(part)) + 2 <= room:
+        return part, file.size_bytes, True
+
+    def cut(shown: int, kept: str) -> str:
+        note = f"[... truncated: {_size(shown)} of {_size(file.size_bytes)} shown]"
+        return f"=== File: {file.path} ({shown}/{file.size_bytes} bytes) ===\n{kept}\n{note}"
+
+    left = room - len(_bytes(cut(file.size_bytes, ""))) - 2
+    kept = content[: max(left, 0)].decode("utf-8", "ignore")
+    if not kept:
+        return None, 0, False
+    shown = min(len(_bytes(kept)), file.size_bytes)
+    return cut(shown, kept), shown, False
+
+
+def _omissions(rest: Sequence[File]) -> str:
+    size = _size(sum(file.size_bytes for file in rest))
+    lines = [f"=== Files not shown ({len(rest)} {'file' if len(rest) == 1 else 'files'}, {size}) ==="]
+    lines += [f"- {file.path} ({_size(file.size_bytes)})" for file in rest[:_LISTED_OMISSIONS]]
+    more = len(rest) - _LISTED_OMISSIONS
+    return "\n".join([*lines, f"[... {more} more files]"] if more > 0 else lines)
+
+
+def _truncation(total: int, shown: int, files_shown: int, truncated: int, omitted: int) -> Mapping[str, plain.Json]:
+    details = {
+        "total_size": total,
+        "shown_size": shown,
+        "files_shown": files_shown,
+        "files_truncated": truncated,
+        "files_omitted": omitted,
+    }
+    return {"injection_truncated": True, "truncation_details": details}
+
+
+def _size(size_bytes: int) -> str:
+    return f"{size_bytes} bytes" if size_bytes < _KIB else f"{round(size_bytes / _KIB)} KiB"
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

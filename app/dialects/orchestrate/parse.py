@@ -1,0 +1,180 @@
+"""
+The parser: a text becomes a workflow, or the list of everything that is wrong with it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+from app import errors
+from app.dialects import json_schemas, yaml_text
+from app.dialects.orchestrate import fields, paths, providers, schema, scopes, steps, variables
+from app.engine import json_text, library, plain
+
+DIALECT = "orchestrate"
+"""Name of this dialect."""
+
+_TOLD_HERE = ("oneOf", "dependentRequired")
+_UNKNOWN = "unknown_field"
+_GONE = {"command_override": "is not supported; write the whole call as the `command` of a step without `provider`"}
+
+_Object: TypeAlias = Mapping[str, plain.Json]
+_Flaws: TypeAlias = Iterator[errors.Flaw]
+
+
+def parse(source: str, stem: str) -> library.Recipe:
+    """
+    Read a workflow; what it leaves open is filled in.
+
+    Args:
+        stem: Name of the file without its ending, which is the workflow's id.
+
+    Raises:
+        errors.RecipeInvalid: with every flaw found, each with path and line.
+    """
+    text = _document(source)
+    found = text.placed(dict.fromkeys(flaws(text.value)))
+    if found:
+        found.sort(key=lambda flaw: flaw.line or 0)
+        first = found[0]
+        message = f"The workflow is not valid: {first.path} {first.message} (line {first.line})"
+        raise errors.RecipeInvalid(message, flaws=found)
+    document = fields.completed("workflow", text.value)
+    return library.Recipe(
+        recipe_id=stem,
+        dialect=DIALECT,
+        label=document.get("name", stem),
+        document=document,
+        args_schema=_args_schema(document),
+        total_steps=None if scopes.may_repeat(document) else len(document["steps"]),
+    )
+
+
+def flaws(document: plain.Json) -> _Flaws:
+    """
+    Return everything that is wrong with a workflow, wherever its text came from.
+    """
+    version, unknown = _version(document)
+    judged = document | {"version": version} if unknown else document
+    breaches = _breaches(version, judged)
+    yield from (_explained(flaw, version, judged) for flaw in breaches)
+    if not isinstance(document, dict):
+        return
+    if unknown:
+        yield json_schemas.flaw(("version",), "unknown_version", _of_version(document["version"]))
+    yield from _of_texts(document)
+    yield from _of_providers(document)
+    spots = list(scopes.spots(document))
+    everywhere = {str(spot.step.get("name")): None for spot in spots}
+    for spot in spots:
+        yield from steps.flaws(spot, document, everywhere)
+
+
+def _document(source: str) -> yaml_text.Document:
+    try:
+        return yaml_text.read(source)
+    except errors.InputRefused as error:
+        raise errors.RecipeInvalid(f"The workflow is not valid: {error.message}", flaws=error.flaws) from error
+
+
+def _args_schema(document: _Object) -> dict[str, plain.Json]:
+    """
+    Return the schema of a run's arguments: anything may stand in the context, whatever the workflow has there.
+    """
+    known = {name: {"default": value} for name, value in document.get("context", {}).items()}
+    return {"type": "object", "properties": known, "additionalProperties": True}
+
+
+# -- versions
+
+
+def _version(document: plain.Json) -> tuple[str, bool]:
+    """
+    Return the version that a document is judged by, and whether it names one that there is not.
+    """
+    named = document.get("version") if isinstance(document, dict) else None
+    meant = variables.written(named)
+    known = meant in fields.VERSIONS
+    told = isinstance(named, str | int | float) and not isinstance(named, bool)
+    return (meant if known else fields.NEWEST), told and not (known and isinstance(named, str))
+
+
+def _of_version(named: plain.Json) -> str:
+    if not isinstance(named, str):
+        return f'is a number; write it in quotes: "{named}"'
+    return f"{named!r:.40} is no version of the language; there are {', '.join(fields.VERSIONS)}"
+
+
+def _breaches(version: str, document: plain.Json) -> list[errors.Flaw]:
+    return json_schemas.flaws(schema.json_schema(version), document, lenient=lambda _, keyword: keyword in _TOLD_HERE)
+
+
+def _explained(flaw: errors.Flaw, version: str, document: plain.Json) -> errors.Flaw:
+    """
+    Say of an unknown field why it is not known, where that is known.
+    """
+    name = re.split(r"[.\]]", flaw.path)[-1]
+    if flaw.code != _UNKNOWN:
+        return flaw
+    if name in _GONE:
+        return dataclasses.replace(flaw, code="removed_field", message=_GONE[name])
+    for later in fields.VERSIONS[fields.VERSIONS.index(version) + 1 :]:
+        still = {(one.path, one.code) for one in _breaches(later, document | {"version": later})}
+        if (flaw.path, _UNKNOWN) not in still:
+            message = f'needs version: "{later}" or higher; this workflow says "{version}"'
+            return dataclasses.replace(flaw, code="needs_version", message=message)
+    return flaw
+
+
+# -- texts
+
+
+def _of_texts(document: _Object) -> _Flaws:
+    for place, field, value in fields.found("workflow", document):
+        if field.path is not None:
+            yield from _of_paths(place, field, value)
+        if field.filled:
+            for where, text in _texts(value, place):
+                if variables.is_open(text):
+                    message = "holds a `${` that nothing closes; write `$${` for the characters themselves"
+                    yield json_schemas.flaw(where, "open_variable", message)
+    for where, text in _texts({name: part for name, part in document.items() if name != "context"}, ()):
+        if any(name == "env" or name.startswith("env.") for name in variables.names(text)):
+            message = "names ${env.…}, and there is no such namespace; a step gets variables by `env` and `secrets`"
+            yield json_schemas.flaw(where, "env_namespace", message)
+
+
+def _of_paths(place: json_text.Parts, field: fields.Field, value: plain.Json) -> _Flaws:
+    for where, text in _texts(value, place):
+        problem = paths.problem_of_template(text, pattern=field.path == "glob")
+        if problem is not None:
+            yield json_schemas.flaw(where, "unsafe_path", problem)
+
+
+def _of_providers(document: _Object) -> _Flaws:
+    declared = document.get("providers")
+    for name, provider in declared.items() if isinstance(declared, dict) else ():
+        command = provider.get("command") if isinstance(provider, dict) else None
+        for index, token in enumerate(command if isinstance(command, list) else ()):
+            by_stdin = isinstance(token, str) and provider.get("input_mode") == providers.STDIN
+            if by_stdin and variables.PROMPT in variables.names(token):
+                message = "names ${PROMPT}, but the prompt is given as standard input"
+                place = ("providers", name, "command", index)
+                yield json_schemas.flaw(place, "invalid_prompt_placeholder", message)
+        if isinstance(command, list) and command and command[0] == "":
+            yield json_schemas.flaw(("providers", name, "command", 0), "invalid_value", "names no program")
+
+
+def _texts(value: plain.Json, place: json_text.Parts) -> Iterator[tuple[json_text.Parts, str]]:
+    match value:
+        case str():
+            yield place, value
+        case dict():
+            for name, item in value.items():
+                yield from _texts(item, (*place, name))
+        case list():
+            for index, item in enumerate(value):
+                yield from _texts(item, (*place, index))

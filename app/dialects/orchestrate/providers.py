@@ -1,0 +1,86 @@
+"""
+Providers: a template, parameters and a prompt become a command (workflow-dsl, provider execution model).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from app.dialects.orchestrate import variables
+from app.engine import plain
+
+STDIN = "stdin"
+"""Input mode in which the prompt is the program's standard input."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """
+    How a program is called.
+    """
+
+    argv: tuple[str, ...]
+    """Program and arguments."""
+    stdin: str | None
+    """What it reads; None: nothing."""
+    ignored: tuple[str, ...]
+    """Parameters of the step that the template does not name."""
+    prompt_in_argv: bool
+    """Whether an argument holds the prompt, which then must not be too long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """
+    Why a program cannot be called.
+    """
+
+    message: str
+    """One sentence."""
+    context: Mapping[str, plain.Json]
+    """Error context."""
+
+
+def invocation(
+    provider: Mapping[str, plain.Json], given: Mapping[str, plain.Json], prompt: str, scope: variables.Scope
+) -> Invocation | Refused:
+    """
+    Compose a call.
+
+    Args:
+        provider: The template, with its defaults filled in.
+        given: The step's `provider_params`.
+        prompt: The composed prompt.
+        scope: What variables name at the step.
+    """
+    by_stdin = provider["input_mode"] == STDIN
+    named = [name for token in provider["command"] for name in variables.names(token)]
+    if by_stdin and variables.PROMPT in named:
+        message = "${PROMPT} stands in the template of a provider that reads its prompt from standard input"
+        return Refused(message=message, context={"invalid_prompt_placeholder": [variables.PROMPT]})
+    of_params = variables.Filler(scope)
+    params = of_params.value({**provider.get("defaults", {}), **given})
+    in_template = variables.Filler(dataclasses.replace(scope, params=params, prompt=None if by_stdin else prompt))
+    argv = tuple(map(in_template.text, provider["command"]))
+    if of_params.gaps or in_template.gaps:
+        return _refused(of_params.gaps, in_template.gaps)
+    return Invocation(
+        argv=argv,
+        stdin=prompt if by_stdin else None,
+        ignored=tuple(name for name in given if not _uses(named, name)),
+        prompt_in_argv=variables.PROMPT in named,
+    )
+
+
+def _uses(named: list[str], param: str) -> bool:
+    return any(name == param or name.startswith(f"{param}.") for name in named)
+
+
+def _refused(of_params: tuple[variables.Gap, ...], in_template: tuple[variables.Gap, ...]) -> Refused:
+    first = (*in_template, *of_params)[0]
+    context = variables.told(in_template, template=True) if in_template else {}
+    for name, values in variables.told(of_params).items():
+        context[name] = [*context.get(name, []), *(value for value in values if value not in context.get(name, []))]
+    return Refused(message=f"${{{first.name}}} stands for nothing: {first.reason}", context=context)

@@ -1,0 +1,124 @@
+"""
+Scopes: the steps of a workflow and of each loop in it, and where a `goto` may lead (workflow-dsl, loop scoping).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from app.dialects import json_schemas
+from app.dialects.orchestrate import fields
+from app.engine import json_text, plain
+
+Step: TypeAlias = Mapping[str, plain.Json]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """
+    Steps that stand side by side.
+    """
+
+    steps: Mapping[str, Step]
+    """The steps by name; of those that share one, the first."""
+    outer: Scope | None
+    """Scope of the loop around them."""
+
+    def find(self, name: str) -> Step | None:
+        """
+        Return the step that a name stands for here: one of these, or one further out.
+        """
+        found = self.steps.get(name)
+        return found if found is not None or self.outer is None else self.outer.find(name)
+
+    def names(self) -> list[str]:
+        """
+        Return the names of all steps that can be seen from here.
+        """
+        return [*self.steps, *(self.outer.names() if self.outer is not None else ())]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spot:
+    """
+    One step of a workflow, at its place.
+    """
+
+    place: json_text.Parts
+    """Where it stands in the document."""
+    step: Step
+    """The step."""
+    scope: Scope
+    """Steps beside it."""
+    repeated: bool
+    """Whether a step before it has its name."""
+
+    @property
+    def loop(self) -> Mapping[str, plain.Json] | None:
+        """
+        Return what a step says about its loop; None where it is none.
+        """
+        loop = self.step.get("for_each")
+        return loop if isinstance(loop, dict) else None
+
+
+def spots(
+    workflow: Mapping[str, plain.Json], place: json_text.Parts = (), outer: Scope | None = None
+) -> Iterator[Spot]:
+    """
+    Return every step in order, those of loops behind their loop; what is malformed is passed by.
+
+    Args:
+        workflow: What has `steps`: a workflow, or a loop.
+    """
+    listed = workflow.get("steps")
+    steps = [(index, step) for index, step in enumerate(listed if isinstance(listed, list) else ()) if _is_step(step)]
+    named: dict[str, Step] = {}
+    first: dict[str, int] = {}
+    for index, step in steps:
+        if isinstance(step.get("name"), str):
+            named.setdefault(step["name"], step)
+            first.setdefault(step["name"], index)
+    scope = Scope(steps=named, outer=outer)
+    for index, step in steps:
+        name, here = step.get("name"), (*place, "steps", index)
+        repeated = isinstance(name, str) and first[name] < index
+        spot = Spot(place=here, step=step, scope=scope, repeated=repeated)
+        yield spot
+        if spot.loop is not None:
+            yield from spots(spot.loop, (*here, "for_each"), scope)
+
+
+def problem_of_goto(target: str, spot: Spot, everywhere: Mapping[str, plain.Json]) -> tuple[str, str] | None:
+    """
+    Return code and message if a `goto` cannot lead to its target.
+
+    Args:
+        everywhere: Names of all steps of the workflow.
+    """
+    if target == fields.END or spot.scope.find(target) is not None:
+        return None
+    if target in everywhere:
+        return "goto_into_loop", f"leads to {target:.80}, which is inside of a loop; a `goto` leads out of loops only"
+    near = json_schemas.nearest(target, [*spot.scope.names(), fields.END])
+    return "unknown_step", f"leads to {target!r:.80}, which is no step here{near}"
+
+
+def may_repeat(workflow: Mapping[str, plain.Json]) -> bool:
+    """
+    Tell whether the flow can come through a step of the outermost scope twice.
+    """
+    order = [step["name"] for step in workflow["steps"]]
+    for spot in spots(workflow):
+        for branch in spot.step.get("on", {}).values():
+            target = branch["goto"]
+            # A jump out of a loop counts from the loop.
+            if target in order and order.index(target) <= int(str(spot.place[1])):
+                return True
+    return False
+
+
+def _is_step(step: plain.Json) -> bool:
+    return isinstance(step, dict)

@@ -1,0 +1,161 @@
+"""
+Rules of single steps that no schema can tell: what excludes what, what it refers to, where it leads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+from app import errors
+from app.dialects import json_schemas
+from app.dialects.orchestrate import fields, scopes, variables
+from app.engine import json_text, plain
+
+_BOTH = ("provider", "command")
+_ONLY_PROGRAMS = ("input_file", "output_file", "output_capture", "allow_parse_error", "output_schema", "output_require")
+_OF_FORMS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys((*_ONLY_PROGRAMS, "env", "secrets", "timeout_sec"), _BOTH),
+    "provider_params": ("provider",),
+    "retries": (*_BOTH, "wait_for"),
+}
+_JSON_ONLY = ("allow_parse_error", "output_schema", "output_require")
+_POINTER = re.compile(r"(?:/(?:[^~/]|~[01])*)*")
+
+_Object: TypeAlias = Mapping[str, plain.Json]
+_Flaws: TypeAlias = Iterator[errors.Flaw]
+
+
+def flaws(spot: scopes.Spot, document: _Object, everywhere: _Object) -> _Flaws:
+    """
+    Return what is wrong with one step; what is malformed is passed by.
+
+    Args:
+        document: The workflow.
+        everywhere: Names of all steps of the workflow.
+    """
+    if spot.repeated:
+        message = f"{spot.step['name']:.80} is the name of another step beside it"
+        yield json_schemas.flaw((*spot.place, "name"), "duplicate_name", message)
+    yield from _of_forms(spot)
+    yield from _of_capture(spot)
+    yield from _of_provider(spot, document)
+    yield from _of_command(spot)
+    yield from _of_injection(spot)
+    yield from _of_requirements(spot)
+    yield from _of_jumps(spot, everywhere)
+    yield from _of_loop(spot)
+
+
+def form(step: _Object) -> str | None:
+    """
+    Return what a step does: `provider`, `command`, `wait_for` or `for_each`; None unless it is one of them.
+    """
+    present = [name for name in fields.FORMS if name in step]
+    return present[0] if len(present) == 1 else None
+
+
+def _of_forms(spot: scopes.Spot) -> _Flaws:
+    present = [name for name in fields.FORMS if name in spot.step]
+    if not present:
+        message = f"does nothing: it needs one of {', '.join(fields.FORMS)}"
+        yield json_schemas.flaw(spot.place, "missing_field", message)
+    if len(present) > 1:
+        message = f"has {' and '.join(present)}, which exclude one another"
+        yield json_schemas.flaw(spot.place, "exclusive_fields", message)
+    kind = form(spot.step)
+    for name, forms in _OF_FORMS.items():
+        if kind is not None and name in spot.step and kind not in forms:
+            hint = "; a wait has its own `timeout_sec`" if (kind, name) == ("wait_for", "timeout_sec") else ""
+            message = f"means nothing in a step with {kind}{hint}"
+            yield json_schemas.flaw((*spot.place, name), "misplaced_field", message)
+
+
+def _of_capture(spot: scopes.Spot) -> _Flaws:
+    step = spot.step
+    for name in _JSON_ONLY:
+        if step.get("output_capture", "text") != fields.JSON and step.get(name, False) is not False:
+            message = "means something only with `output_capture: json`"
+            yield json_schemas.flaw((*spot.place, name), "needs_json_capture", message)
+    for name in ("output_schema", "output_require"):
+        if name in step and step.get("allow_parse_error") is True:
+            message = "excludes `allow_parse_error: true`: what need not be JSON cannot be held to anything"
+            yield json_schemas.flaw((*spot.place, name), "exclusive_fields", message)
+
+
+def _of_provider(spot: scopes.Spot, document: _Object) -> _Flaws:
+    name, declared = spot.step.get("provider"), document.get("providers", {})
+    if isinstance(name, str) and isinstance(declared, dict) and name not in declared:
+        near = json_schemas.nearest(name, declared) or "; the workflow declares no `providers`"
+        message = f"there is no provider {name!r:.80}{near}"
+        yield json_schemas.flaw((*spot.place, "provider"), "unknown_provider", message)
+
+
+def _of_command(spot: scopes.Spot) -> _Flaws:
+    command = spot.step.get("command")
+    if isinstance(command, list) and command and command[0] == "":
+        yield json_schemas.flaw((*spot.place, "command", 0), "invalid_value", "names no program")
+
+
+def _of_injection(spot: scopes.Spot) -> _Flaws:
+    needs = spot.step.get("depends_on")
+    inject = needs.get("inject", False) if isinstance(needs, dict) else False
+    injects = inject is True or (isinstance(inject, dict) and inject.get("mode", "none") != "none")
+    kind = form(spot.step)
+    has_prompt = kind in (None, "provider") or (kind == "command" and "input_file" in spot.step)
+    if injects and not has_prompt:
+        message = "has no prompt to go into: only providers have one, and commands with an `input_file`"
+        yield json_schemas.flaw((*spot.place, "depends_on", "inject"), "misplaced_field", message)
+
+
+def _of_requirements(spot: scopes.Spot) -> _Flaws:
+    listed = spot.step.get("output_require")
+    for index, requirement in enumerate(listed if isinstance(listed, list) else ()):
+        if not isinstance(requirement, dict):
+            continue
+        place, pointer = (*spot.place, "output_require", index), requirement.get("pointer")
+        if isinstance(pointer, str) and not _POINTER.fullmatch(pointer):
+            message = f"{pointer!r:.80} is no JSON Pointer: it is empty or begins with /, and ~ is written ~0"
+            yield json_schemas.flaw((*place, "pointer"), "invalid_pointer", message)
+        for name in ("equals", "type"):
+            if requirement.get("exists") is False and name in requirement:
+                message = "cannot hold for what must not exist"
+                yield json_schemas.flaw((*place, name), "exclusive_fields", message)
+
+
+def _of_jumps(spot: scopes.Spot, everywhere: _Object) -> _Flaws:
+    branches = spot.step.get("on")
+    for event, branch in branches.items() if isinstance(branches, dict) else ():
+        target = branch.get("goto") if isinstance(branch, dict) else None
+        if isinstance(target, str) and (problem := scopes.problem_of_goto(target, spot, everywhere)) is not None:
+            yield json_schemas.flaw((*spot.place, "on", event, "goto"), *problem)
+
+
+def _of_loop(spot: scopes.Spot) -> _Flaws:
+    loop, place = spot.loop, (*spot.place, "for_each")
+    if loop is None:
+        return
+    if "items" not in loop and "items_from" not in loop:
+        yield json_schemas.flaw(place, "missing_field", "has no items: it needs `items` or `items_from`")
+    if "items" in loop and "items_from" in loop:
+        yield json_schemas.flaw(place, "exclusive_fields", "has items and items_from, which exclude one another")
+    if loop.get("as") in variables.RESERVED:
+        yield json_schemas.flaw((*place, "as"), "reserved_name", f"{loop['as']} has a meaning of its own")
+    if isinstance(loop.get("items_from"), str):
+        yield from _of_items_from(loop["items_from"], spot, (*place, "items_from"))
+
+
+def _of_items_from(text: str, spot: scopes.Spot, place: json_text.Parts) -> _Flaws:
+    pointer = variables.pointer(text)
+    if pointer is None:
+        message = f"{text!r:.80} must be steps.NAME.lines, or steps.NAME.json and names behind dots"
+        yield json_schemas.flaw(place, "invalid_pointer", message)
+        return
+    source = spot.scope.find(pointer.step)
+    if source is None:
+        near = json_schemas.nearest(pointer.step, spot.scope.names())
+        yield json_schemas.flaw(place, "unknown_step", f"names {pointer.step!r:.80}, which is no step here{near}")
+    elif form(source) is not None and source.get("output_capture", "text") != pointer.field:
+        message = f"{pointer.step} does not have `output_capture: {pointer.field}`"
+        yield json_schemas.flaw(place, "wrong_capture", message)

@@ -1,0 +1,278 @@
+"""
+Variables: `${…}` in texts, what it stands for, and what becomes of those that stand for nothing (workflow-dsl,
+variable model). All is decided in one pass: what a variable holds is never read as a variable.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from app.dialects import json_schemas
+from app.engine import plain
+
+PROMPT = "PROMPT"
+"""Placeholder of the composed prompt in a provider's template."""
+RESERVED = ("run", "loop", "steps", "context", "env", PROMPT)
+"""Names that no item of a loop can have."""
+RESULTS = (
+    "status", "exit_code", "output", "lines", "json", "truncated", "duration_ms", "files", "wait_duration_ms",
+    "poll_count", "timed_out",
+)  # fmt: skip
+"""Fields of a step's result that variables can name."""
+
+_OLD_NAMES = {"duration": "duration_ms"}
+_TOKEN = re.compile(r"\$\$(\{?)|\$\{([^{}]*)\}|\$\{")
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
+_POINTER = re.compile(r"steps\.([A-Za-z0-9][A-Za-z0-9_-]*)\.(lines|json((?:\.[^.]+)*))")
+
+Results: TypeAlias = Mapping[str, Mapping[str, plain.Json] | list[plain.Json] | None]
+"""Steps of one scope by name: their fields in the state, a list for loops, None for those that have no result yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loop:
+    """
+    The iteration that a step belongs to.
+    """
+
+    alias: str
+    """Name of the variable that holds the item."""
+    item: plain.Json
+    """Item."""
+    index: int
+    """Position of the item, from 0."""
+    total: int
+    """Number of items."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """
+    Everything that variables can name at one place and moment.
+    """
+
+    run: Mapping[str, str]
+    """`id`, `root`, `timestamp_utc`."""
+    context: Mapping[str, plain.Json] = field(default_factory=dict)
+    """Values of the workflow, those of the command line before its own."""
+    loops: tuple[Loop, ...] = ()
+    """Loops around the place, the innermost first."""
+    steps: tuple[Results, ...] = ()
+    """Results by scope, the innermost first; a name that a scope declares hides those further out."""
+    params: Mapping[str, plain.Json] = field(default_factory=dict)
+    """Parameters of a provider, in its template."""
+    prompt: str | None = None
+    """Composed prompt, in a template that may name it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """
+    A name that stands for nothing.
+    """
+
+    name: str
+    """As it is written, without `${}`."""
+    reason: str
+    """Why, in a few words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pointer:
+    """
+    Where a loop takes its items from.
+    """
+
+    step: str
+    """Earlier step."""
+    field: str
+    """`lines` or `json`."""
+    path: tuple[str, ...]
+    """Names inside of the JSON."""
+
+
+class Filler:
+    """
+    Substitute variables in many texts, and collect every name that stands for nothing.
+    """
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._gaps: dict[str, Gap] = {}
+
+    def text(self, template: str) -> str:
+        """
+        Return a text with its variables substituted; where there is a gap, the variable stays.
+        """
+        return _TOKEN.sub(self._put, template)
+
+    def value(self, template: plain.Json) -> plain.Json:
+        """
+        Return a value with the variables substituted in all texts inside of it, but not in its names.
+        """
+        match template:
+            case str():
+                return self.text(template)
+            case Mapping():
+                return {name: self.value(item) for name, item in template.items()}
+            case list() | tuple():
+                return [self.value(item) for item in template]
+        return template
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """
+        Return what was missing so far, each name once.
+        """
+        return tuple(self._gaps.values())
+
+    def _put(self, found: re.Match[str]) -> str:
+        if found[0].startswith("$$"):
+            return f"${found[1]}"
+        if found[2] is None:
+            self._gaps["${"] = Gap(name="", reason="`${` has no end; write `$${` for the characters themselves")
+            return found[0]
+        value = resolved(found[2], self._scope)
+        if isinstance(value, Gap):
+            self._gaps[found[2]] = value
+            return found[0]
+        return written(value)
+
+
+def resolved(name: str, scope: Scope) -> plain.Json | Gap:
+    """
+    Return what a name stands for.
+    """
+    if name == PROMPT:
+        return scope.prompt if scope.prompt is not None else Gap(name=name, reason="only providers have a prompt")
+    head, *path = name.split(".")
+    match head:
+        case "run":
+            return _walked(name, scope.run, path)
+        case "loop":
+            return _of_loop(name, scope.loops, path)
+        case "steps":
+            return _of_step(name, scope.steps, path)
+        case "context":
+            return _walked(name, scope.context, path)
+        case "env":
+            return Gap(
+                name=name, reason="the environment is no namespace; a step gets variables by `env` and `secrets`"
+            )
+    if name in scope.params:
+        return scope.params[name]
+    if head in scope.params:
+        return _walked(name, scope.params[head], path)
+    for loop in scope.loops:
+        if loop.alias == head:
+            return _walked(name, loop.item, path, whole=True)
+    return Gap(name=name, reason="there is no such variable; write `$${` to leave it to the program")
+
+
+def items(reference: str, scope: Scope) -> list[plain.Json] | Gap:
+    """
+    Return the items that a loop's `items_from` points at.
+    """
+    if pointer(reference) is None:
+        return Gap(name=reference, reason="must be steps.NAME.lines, or steps.NAME.json and names behind dots")
+    found = resolved(reference, scope)
+    if isinstance(found, Gap | list):
+        return found
+    return Gap(name=reference, reason=f"is {json_schemas.kind_of(found)}, not a list")
+
+
+def pointer(text: str) -> Pointer | None:
+    """
+    Read where a loop takes its items from, or return None if the text does not say it.
+    """
+    found = _POINTER.fullmatch(text)
+    if found is None:
+        return None
+    path = tuple(found[3].split(".")[1:]) if found[3] else ()
+    return Pointer(step=found[1], field=found[2].partition(".")[0], path=path)
+
+
+def written(value: plain.Json) -> str:
+    """
+    Return the text that a value is substituted by: a text itself, anything else as JSON.
+    """
+    return value if isinstance(value, str) else plain.encode(value).decode()
+
+
+def names(template: str) -> Iterator[str]:
+    """
+    Return the names of a text's variables, in order.
+    """
+    return (found[2] for found in _TOKEN.finditer(template) if found[2] is not None)
+
+
+def is_open(template: str) -> bool:
+    """
+    Tell whether a text holds a `${` that nothing closes.
+    """
+    return any(found[0] == "${" for found in _TOKEN.finditer(template))
+
+
+def with_stand_ins(template: str, stand_in: str) -> str:
+    """
+    Return a text as it would be if each of its variables held the same.
+    """
+    return _TOKEN.sub(lambda found: f"${found[1]}" if found[0].startswith("$$") else stand_in, template)
+
+
+def told(gaps: Iterable[Gap], *, template: bool = False) -> dict[str, plain.Json]:
+    """
+    Return the error context for names that stand for nothing (workflow-dsl, error context).
+
+    Args:
+        template: Whether they stood in a provider's template, where they are placeholders too.
+    """
+    listed = list(gaps)
+    context: dict[str, plain.Json] = {}
+    unknown = [gap for gap in listed if not template or gap.name.split(".")[0] in RESERVED]
+    if template:
+        context["missing_placeholders"] = [gap.name for gap in listed]
+    if unknown:
+        context["undefined_vars"] = [f"${{{gap.name}}}" for gap in unknown]
+    references = [{"reference": gap.name, "reason": gap.reason} for gap in listed if gap.name.startswith("steps.")]
+    return context | {"invalid_reference": references} if references else context
+
+
+def _of_loop(name: str, loops: tuple[Loop, ...], path: list[str]) -> plain.Json | Gap:
+    if not loops:
+        return Gap(name=name, reason="there is no loop around this step")
+    return _walked(name, {"index": loops[0].index, "total": loops[0].total}, path)
+
+
+def _of_step(name: str, scopes: tuple[Results, ...], path: list[str]) -> plain.Json | Gap:
+    if len(path) < 2:
+        return Gap(name=name, reason="must be steps.NAME.FIELD")
+    step, asked, *below = path
+    results = next((results for results in scopes if step in results), {})
+    result = results.get(step)
+    if isinstance(result, list):
+        return Gap(name=name, reason=f"{step} is a loop; results of its iterations are seen inside of it only")
+    if result is None:
+        reason = f"{step} has no result yet" if step in results else f"there is no step {step} here"
+        return Gap(name=name, reason=reason)
+    known = _OLD_NAMES.get(asked, asked)
+    if known not in RESULTS or known not in result:
+        return Gap(name=name, reason=f"the result of {step} has no {asked}")
+    return _walked(name, result[known], below, whole=True)
+
+
+def _walked(name: str, value: plain.Json, path: list[str], *, whole: bool = False) -> plain.Json | Gap:
+    if not path and not whole:
+        return Gap(name=name, reason="must name something inside")
+    for part in path:
+        match value:
+            case Mapping() if part in value:
+                value = value[part]
+            case list() if _INDEX.fullmatch(part) and int(part) < len(value):
+                value = value[int(part)]
+            case _:
+                return Gap(name=name, reason=f"there is no {part!r:.80} in {json_schemas.kind_of(value)}")
+    return value

@@ -1,0 +1,77 @@
+"""
+Tests of conditions.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from app.dialects.orchestrate import conditions, variables
+from tests.unit.dialects.orchestrate.workshop import scope
+
+AT = scope(context={"a": "x", "glob": "*.txt"}, steps=({"A": {"json": {"ok": True, "n": 3, "t": "true"}}},))
+
+
+def _condition(**when):
+    filler = variables.Filler(AT)
+    return conditions.read(when, filler), filler.gaps
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "holds"),
+    [
+        ("x", "x", True),
+        ("x", "y", False),
+        ("${context.a}", "x", True),
+        ("${steps.A.json.ok}", "true", True),
+        ("${steps.A.json.ok}", True, True),
+        ("${steps.A.json.ok}", "True", False),
+        ("${steps.A.json.n}", 3, True),
+        ("${steps.A.json.n}", "3.0", False),
+        (None, "null", True),
+        ("true", "${steps.A.json.t}", True),
+        ("", "", True),
+        ("x", "x ", False),
+    ],
+)
+def test_equals(left, right, holds):
+    """
+    Both sides are compared as texts; numbers and booleans count as JSON writes them.
+    """
+    condition, gaps = _condition(equals={"left": left, "right": right})
+
+    assert (condition.holds({}), condition.patterns, gaps) == (holds, (), ())
+
+
+@pytest.mark.parametrize(
+    ("fitting", "holds"),
+    [((1, 0), True), ((3, 0), True), ((0, 0), False), ((1, 1), False), ((0, 1), False)],
+)
+def test_files(fitting, holds):
+    """
+    `exists` needs a file, `not_exists` none, and both must hold.
+    """
+    condition, _ = _condition(exists="a/${context.glob}", not_exists="b")
+
+    assert condition.patterns == ("a/*.txt", "b")
+    assert condition.holds(dict(zip(condition.patterns, fitting, strict=True))) is holds
+
+
+def test_nothing_is_looked_up_in_vain():
+    """
+    Where the texts differ already, no file has to be looked for.
+    """
+    condition, _ = _condition(equals={"left": "a", "right": "b"}, exists="x")
+    other, _ = _condition(equals={"left": "a", "right": "a"}, exists="x", not_exists="x")
+
+    assert (condition.patterns, condition.holds({})) == ((), False)
+    assert (other.patterns, other.holds({"x": 1}), other.holds({"x": 0})) == (("x",), False, False)
+
+
+def test_names_that_stand_for_nothing():
+    """
+    They are left with the filler, for the step to fail with all of them.
+    """
+    _, gaps = _condition(equals={"left": "${context.b}", "right": "${steps.A.json.x}"}, exists="${nope}")
+
+    assert [gap.name for gap in gaps] == ["context.b", "steps.A.json.x", "nope"]
