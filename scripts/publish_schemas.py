@@ -17,6 +17,7 @@ sys.path.insert(0, str(ROOT))
 
 from app.agents import roster_rules  # noqa: E402
 from app.dialects import registry  # noqa: E402
+from app.dialects.orchestrate import schema as orchestrate  # noqa: E402
 
 
 def text_of(schema: Mapping[str, Any]) -> str:
@@ -28,5 +29,5 @@ def text_of(schema: Mapping[str, Any]) -> str:
 
 if __name__ == "__main__":
     schemas = {name: dialect.json_schema() for name, dialect in registry.DIALECTS.items()}
-    for name, schema in {**schemas, "agents": roster_rules.SCHEMA}.items():
+    for name, schema in {**schemas, **orchestrate.published(), "agents": roster_rules.SCHEMA}.items():
         (ROOT / "recipes" / "schema" / f"{name}.json").write_text(text_of(schema), encoding="utf-8")

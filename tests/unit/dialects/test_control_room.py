@@ -195,7 +195,8 @@ def test_the_reference_names_every_code():
     """
     Each code that the dialect gives to a flaw or to a failure stands in docs/control_room.md.
     """
-    sources = [*(ROOT / "app/dialects").glob("*.py"), *(ROOT / "app/dialects/control_room").glob("*.py")]
+    shared = [path for path in (ROOT / "app/dialects").glob("*.py") if path.name != "yaml_text.py"]
+    sources = [*shared, *(ROOT / "app/dialects/control_room").glob("*.py")]
     text = "".join(path.read_text(encoding="utf-8") for path in sources)
     text += (ROOT / "app/engine/json_text.py").read_text(encoding="utf-8")
     codes = set(re.findall(r'(?:flaw\([^"\n]*?|_code = |code=|yield |return )"([a-z]+_[a-z_]+|syntax)"', text))

@@ -1,0 +1,188 @@
+"""
+Tests of the schemas and of the language reference: they say what the parser does.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+import jsonschema
+import pytest
+
+from app.dialects import json_schemas
+from app.dialects.orchestrate import captures, dependencies, fields, parse, schema, variables
+from tests.unit.dialects.orchestrate import workshop
+from tests.unit.dialects.orchestrate.workshop import flaws, loop, step, workflow
+
+REFERENCE = (workshop.ROOT / "docs" / "orchestrate.md").read_text(encoding="utf-8")
+TITLES = {
+    "workflow": "Workflow",
+    "provider": "Provider",
+    "step": "Step",
+    "requirement": "Requirement",
+    "wait_for": "Wait",
+    "depends_on": "Dependencies",
+    "injection": "Injection",
+    "retries": "Retries",
+    "when": "Condition",
+    "equals": "Comparison",
+    "on": "Branches",
+    "goto": "Jump",
+    "for_each": "Loop",
+    "on_item_complete": "Completion",
+    "move": "Move",
+}
+
+
+@pytest.mark.parametrize("name", sorted(schema.published()))
+def test_the_published_schema_is_the_one_in_use(name):
+    """
+    recipes/schema/ holds what `scripts/publish_schemas.py` writes for each version, and it is a valid schema.
+    """
+    path = workshop.ROOT / "recipes" / "schema" / f"{name}.json"
+    published = json.loads(path.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(published)
+
+    assert published == schema.published()[name]
+    assert published["properties"]["version"]["enum"] == [name.removeprefix("orchestrate-")]
+
+
+@pytest.mark.parametrize("version", fields.VERSIONS)
+def test_every_object_of_a_schema_is_strict(version):
+    """
+    No object takes a field that its version does not name, and each part of a schema is used.
+    """
+    made = schema.json_schema(version)
+    text = json.dumps(made)
+
+    assert all(part["additionalProperties"] is False for part in (made, *made["$defs"].values()))
+    assert set(re.findall(r"#/\$defs/(\w+)", text)) == set(made["$defs"])
+
+
+def test_versions_only_add():
+    """
+    What a version knows, every higher one knows too; a higher one knows more.
+    """
+    names = [
+        {
+            (kind, name)
+            for kind, part in {**schema.json_schema(version)["$defs"], "workflow": schema.json_schema(version)}.items()
+            for name in part["properties"]
+        }
+        for version in fields.VERSIONS
+    ]
+
+    assert names[0] < names[1] < names[2] < names[3]
+    assert len(names[3]) == sum(map(len, fields.KINDS.values()))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"name": "A"},
+        step(provider="echo", command=["x"]),
+        step(wait_for={"glob": "x"}, command=["x"]),
+        step(command=["x"], provider_params={}),
+        loop("A", step("B"), items=[], items_from="steps.A.lines"),
+        step(for_each={"steps": [step("B")]}),
+    ],
+)
+def test_editors_see_what_excludes_what(given):
+    """
+    The forms of a step and of a loop's items stand in the schema as well as in the parser.
+    """
+    document = workflow(given)
+
+    assert flaws(document)
+    assert json_schemas.flaws(schema.json_schema(), document)
+
+
+def test_defaults_are_values_that_are_allowed():
+    """
+    What is filled in fits the schema.
+    """
+    for kind in fields.KINDS.values():
+        for field in kind:
+            if "default" in field.rule:
+                assert json_schemas.flaws(field.rule, field.rule["default"]) == []
+
+
+@pytest.mark.parametrize("kind", fields.KINDS)
+def test_the_reference_documents_every_field(kind):
+    """
+    The tables of docs/orchestrate.md have the fields of the language: type, necessity, version, default, variables.
+    """
+    documented = {row[0]: row[1:6] for row in _tables(REFERENCE)[TITLES[kind]]}
+
+    assert documented == {
+        field.name: [
+            _type(field.rule),
+            "yes" if field.required else "no",
+            field.since,
+            json.dumps(field.rule["default"]) if "default" in field.rule else "–",
+            "yes" if field.filled else "no",
+        ]
+        for field in fields.KINDS[kind]
+    }
+    assert list(documented) == [field.name for field in fields.KINDS[kind]]
+
+
+def test_the_reference_names_every_code():
+    """
+    Each code of a flaw, each field of a result and each part of an error context stands in docs/orchestrate.md.
+    """
+    folder = workshop.ROOT / "app" / "dialects"
+    text = "".join(path.read_text(encoding="utf-8") for path in (folder / "orchestrate").glob("*.py"))
+    text += (folder / "yaml_text.py").read_text(encoding="utf-8")
+    calls = r'(?:flaw\([^"\n]*?(?:"\w+"[^"\n]*?)?|_tell\(|code=|return )"([a-z]+_[a-z_0-9]+|syntax|tag)"'
+    contexts = set(re.findall(r'context\["(\w+)"\]|\{"(json_\w+)": |"(in\w+_reference)": ', text))
+    codes = set(re.findall(calls, text)) - {"json_schema", "depends_on", "for_each"}
+    told = set(re.findall(r"`([a-z_0-9]+)`", REFERENCE))
+
+    assert len(codes) > 25
+    assert codes - told == set()
+    assert {name for found in contexts for name in found if name} - told == set()
+    assert set(variables.RESULTS) - told == set()
+
+
+def test_the_reference_tells_the_limits():
+    """
+    Sizes in docs/orchestrate.md are those of the code.
+    """
+    assert f"{captures.TEXT_BYTES // 1024} KiB" in REFERENCE
+    assert f"{captures.MOST_LINES:,}" in REFERENCE
+    assert f"{captures.JSON_BYTES // 1024**2} MiB" in REFERENCE
+    assert f"{dependencies.CAP_BYTES // 1024} KiB" in REFERENCE
+
+
+def test_the_example_of_the_reference():
+    """
+    The workflow in docs/orchestrate.md is valid.
+    """
+    example = REFERENCE.split("```yaml\n")[1].split("```")[0]
+
+    assert parse.parse(example, "example").label == "Review what is new"
+
+
+def _tables(text):
+    tables: dict[str, list[list[str]]] = {}
+    title = ""
+    for line in text.splitlines():
+        if line.startswith("#"):
+            title = line.lstrip("# ")
+        elif line.startswith("| `"):
+            cells = [cell.strip().strip("`") for cell in line.strip("|").split(" | ")]
+            tables.setdefault(title, []).append(cells)
+    return tables
+
+
+def _type(rule):
+    if "$ref" in rule:
+        return rule["$ref"].rpartition("/")[2]
+    if isinstance(rule["type"], list):
+        return " or ".join(rule["type"])
+    if rule["type"] == "array":
+        return f"list of {_type(rule['items']) if 'items' in rule else 'any'}"
+    inner = rule.get("additionalProperties") if rule["type"] == "object" else None
+    return f"object of {_type(inner)}" if inner else rule["type"]
