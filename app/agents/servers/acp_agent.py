@@ -94,7 +94,7 @@ class Agent:
         with contextlib.suppress(ConnectionError):
             await self.connection.close()
         await asyncio.wait([self._ending], timeout=self._parting_seconds)
-        await end(self._ending)
+        await _end(self._ending)
 
     async def _answer(self, what: Awaitable[T], seconds: float | None, idle_seconds: float | None) -> T:
         work = asyncio.ensure_future(what)
@@ -139,6 +139,9 @@ class Agent:
     async def _parted(self) -> errors.AgentFailed:
         """
         Return why there is no more to be heard of the agent.
+
+        Raises:
+            commands.LauncherLost: it was cut off, and may be begun again.
         """
         if self._line.fault is not None:
             return _unreadable(self._name, self._line.fault)
@@ -150,8 +153,8 @@ class Agent:
     def _ended(self) -> errors.AgentFailed:
         try:
             ended = self._ending.result()
-        except errors.ControlRoomError as error:
-            return not_started(self._name, error)
+        except commands.NotStarted as error:
+            return _not_started(self._name, error)
         told = ended.stderr.content.decode("utf-8", "replace").strip()[-_TAIL_CHARACTERS:]
         detail = {"exit_code": ended.exit_code, "signal": ended.signal, "stderr": told, "stray": self._line.stray}
         code, how = "agent_error", f"with exit code {ended.exit_code}"
@@ -184,7 +187,11 @@ async def started(
 
     hears, writes = socket.socketpair()
     says, reads = socket.socketpair()
-    ending = asyncio.ensure_future(supervisor.run(request(reads.detach(), writes.detach())))
+
+    async def run() -> commands.Ended:
+        return await supervisor.run(request(reads.detach(), writes.detach()))
+
+    ending = asyncio.ensure_future(run())
     agent = None
     try:
         turn = acp_turns.Turn(tools=tools)
@@ -193,10 +200,15 @@ async def started(
         agent = Agent(name, line, turn, acp.connect_to_agent(person, line), ending, clock)
         yield agent
     finally:
-        await _shielded(agent.part() if agent is not None else end(ending))
+        try:
+            await _shielded(agent.part() if agent is not None else _end(ending))
+        finally:
+            # What was handed on is somebody else's by now, and our ends are the line's once there is one.
+            for own in (reads, writes, *((hears, says) if agent is None else ())):
+                own.close()
 
 
-async def end(ending: asyncio.Task[commands.Ended]) -> None:
+async def _end(ending: asyncio.Task[commands.Ended]) -> None:
     """
     End a process, and wait until nothing of it is left.
     """
@@ -206,16 +218,12 @@ async def end(ending: asyncio.Task[commands.Ended]) -> None:
         ending.exception()  # whoever asked has been told
 
 
-def not_started(name: str, error: errors.ControlRoomError) -> errors.AgentFailed:
-    """
-    Return what it means that an agent's process could not be run.
-    """
+def _not_started(name: str, error: commands.NotStarted) -> errors.AgentFailed:
     if error.code in ("program_missing", "program_not_executable"):
         message = f"The agent {name} is not installed here: {error.message} Give its `command` in agents.json."
         return errors.AgentFailed(message, code="agent_missing", detail=error.detail)
-    return errors.AgentFailed(
-        f"The agent {name} could not be run: {error.message}", code=error.code, detail=error.detail
-    )
+    message = f"The agent {name} could not be run: {error.message}"
+    return errors.AgentFailed(message, code=error.code, detail=error.detail)
 
 
 def _unreadable(name: str, why: str) -> errors.AgentFailed:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
@@ -21,7 +22,7 @@ from app import clock, errors
 from app.agents.configuration import BackendConfig
 from app.agents.servers import acp_agent, acp_backend, acp_line, acp_turns, acp_verdicts
 from app.engine import agent_sessions, ports
-from app.processes import supervisor
+from app.processes import commands, supervisor
 from app.storage.agent_sessions import MemoryAgentSessions
 from tests.unit.agents import around, living
 from tests.unit.agents.prompts import prompt
@@ -489,6 +490,17 @@ class TestEnds:
         for handle in handles:
             os.close(handle)
         assert len(os.listdir("/proc/self/fd")) <= len(before) + 4
+
+    async def test_one_that_is_cut_off_can_be_begun_again(
+        self, make: Make, say: Any, running: supervisor.Supervisor, hanging: Any
+    ) -> None:
+        """An agent that ends with its launcher is no failure of the agent's, and is told as what it is."""
+        work = asyncio.ensure_future(make().prompt(say("hang")))
+        await hanging()
+        os.kill(running.launcher_pid or 0, signal.SIGKILL)
+
+        with pytest.raises(commands.LauncherLost):
+            await work
 
     async def test_an_agent_that_does_not_go_is_ended(
         self, make: Make, say: Any, store: Path, monkeypatch: pytest.MonkeyPatch
