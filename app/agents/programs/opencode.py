@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 
-from app.agents.programs.program import Event, Failure, Heard, Invocation, Program, Turn, spoken, whole, within
+from app.agents.programs.program import Event, Failure, Heard, Invocation, Program, Turn, whole, within
 
 _SPEAKER = "control-room-speaker"
 _WITHOUT_TOOLS = {
@@ -32,7 +32,8 @@ def _invoke(turn: Turn) -> Invocation:
     else:
         # Without a title of ours it asks the model for one, in a call of its own.
         arguments += ["--title", f"{turn.prompt.run_id} {turn.prompt.key}"[:100]]
-    return spoken(arguments, turn.message(), env=env)
+    # An argument that holds a space it puts into quotation marks, and a backslash before those within.
+    return Invocation(arguments=tuple(arguments), stdin=turn.message(), env=env)
 
 
 def _configuration(given: str | None) -> str:
