@@ -5,8 +5,9 @@ The parser: a text becomes a workflow, or the list of everything that is wrong w
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from app import errors
@@ -19,6 +20,7 @@ DIALECT = "orchestrate"
 
 _TOLD_HERE = ("oneOf", "dependentRequired")
 _UNKNOWN = "unknown_field"
+_MOST_FLAWS = 200
 _GONE = {"command_override": "is not supported; write the whole call as the `command` of a step without `provider`"}
 
 _Object: TypeAlias = Mapping[str, plain.Json]
@@ -36,7 +38,7 @@ def parse(source: str, stem: str) -> library.Recipe:
         errors.RecipeInvalid: with every flaw found, each with path and line.
     """
     text = _document(source)
-    found = text.placed(dict.fromkeys(flaws(text.value)))
+    found = text.placed(dict.fromkeys(itertools.islice(flaws(text.value), _MOST_FLAWS)))
     if found:
         found.sort(key=lambda flaw: flaw.line or 0)
         first = found[0]
@@ -59,8 +61,7 @@ def flaws(document: plain.Json) -> _Flaws:
     """
     version, unknown = _version(document)
     judged = document | {"version": version} if unknown else document
-    breaches = _breaches(version, judged)
-    yield from (_explained(flaw, version, judged) for flaw in breaches)
+    yield from _explained(_breaches(version, judged), version, judged)
     if not isinstance(document, dict):
         return
     if unknown:
@@ -112,21 +113,29 @@ def _breaches(version: str, document: plain.Json) -> list[errors.Flaw]:
     return json_schemas.flaws(schema.json_schema(version), document, lenient=lambda _, keyword: keyword in _TOLD_HERE)
 
 
-def _explained(flaw: errors.Flaw, version: str, document: plain.Json) -> errors.Flaw:
+def _explained(breaches: Iterable[errors.Flaw], version: str, document: plain.Json) -> _Flaws:
     """
-    Say of an unknown field why it is not known, where that is known.
+    Say of each unknown field why it is not known, where that is known.
     """
-    name = re.split(r"[.\]]", flaw.path)[-1]
-    if flaw.code != _UNKNOWN:
-        return flaw
-    if name in _GONE:
-        return dataclasses.replace(flaw, code="removed_field", message=_GONE[name])
-    for later in fields.VERSIONS[fields.VERSIONS.index(version) + 1 :]:
-        still = {(one.path, one.code) for one in _breaches(later, document | {"version": later})}
-        if (flaw.path, _UNKNOWN) not in still:
-            message = f'needs version: "{later}" or higher; this workflow says "{version}"'
-            return dataclasses.replace(flaw, code="needs_version", message=message)
-    return flaw
+    higher = fields.VERSIONS[fields.VERSIONS.index(version) + 1 :]
+    unknown_in: dict[str, set[str]] = {}
+    for flaw in breaches:
+        if flaw.code != _UNKNOWN:
+            yield flaw
+            continue
+        name = re.split(r"[.\]]", flaw.path)[-1]
+        if name in _GONE:
+            yield dataclasses.replace(flaw, code="removed_field", message=_GONE[name])
+            continue
+        for later in higher:
+            if later not in unknown_in:
+                still = _breaches(later, document | {"version": later})
+                unknown_in[later] = {one.path for one in still if one.code == _UNKNOWN}
+        since = next((later for later in higher if flaw.path not in unknown_in[later]), None)
+        if since is not None:
+            message = f'needs version: "{since}" or higher; this workflow says "{version}"'
+            flaw = dataclasses.replace(flaw, code="needs_version", message=message)
+        yield flaw
 
 
 # -- texts

@@ -514,3 +514,12 @@ def test_no_value_breaks_the_parser(value):
     with contextlib.suppress(errors.RecipeInvalid):
         parsed(workflow(step(), step("B"), **value) if isinstance(value, dict) and "steps" not in value else value)
     list(parse.flaws({"version": "1.3", "steps": [value, {"name": "A", "for_each": value}], "providers": value}))
+
+
+def test_many_flaws_take_bounded_time():
+    """
+    A workflow full of faults is answered with the first two hundred of them, and looked through only a few times.
+    """
+    steps = [step(f"S{index}", unknown=1, on={"failure": {"goto": f"T{index}"}}) for index in range(900)]
+
+    assert len(told(workflow(*steps, version="1.1"))) == 200

@@ -1,0 +1,89 @@
+"""
+Tests of the flow: what follows a step, and how often it is tried.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from app.dialects.orchestrate import flow
+from app.dialects.orchestrate.flow import Retries, Verdict
+from tests.unit.dialects.orchestrate.workshop import loop, step
+
+ON = {"success": {"goto": "S"}, "failure": {"goto": "F"}, "always": {"goto": "_end"}}
+
+
+def _on(*events):
+    return step(on={event: ON[event] for event in events}) if events else step()
+
+
+@pytest.mark.parametrize(
+    ("events", "exit_code", "target"),
+    [
+        (("success", "failure", "always"), 0, "S"),
+        (("success", "failure", "always"), 1, "F"),
+        (("success", "always"), 124, "_end"),
+        (("failure", "always"), 0, "_end"),
+        (("failure",), 2, "F"),
+        (("failure",), 0, None),
+        ((), 0, None),
+        (("success", "failure", "always"), None, None),
+    ],
+)
+def test_jumps(events, exit_code, target):
+    """
+    What fits the exit code goes before `always`; a step that was skipped jumps nowhere; a jump is no unhandled failure.
+    """
+    for strict in (True, False):
+        for on_error in (None, "stop", "continue"):
+            verdict = flow.verdict(_on(*events), exit_code, strict_flow=strict, on_error=on_error)
+
+            assert verdict == Verdict(target=target)
+
+
+@pytest.mark.parametrize(
+    ("strict", "on_error", "stops"),
+    [
+        (True, None, True),
+        (False, None, False),
+        (True, "stop", True),
+        (False, "stop", True),
+        (True, "continue", False),
+        (False, "continue", False),
+    ],
+)
+def test_failures_that_nobody_expects(strict, on_error, stops):
+    """
+    The command line goes before `strict_flow`; where the run goes on, it is not whole.
+    """
+    verdict = flow.verdict(_on("success"), 1, strict_flow=strict, on_error=on_error)
+
+    assert verdict == Verdict(stops=stops, unhandled=not stops)
+
+
+@pytest.mark.parametrize(
+    ("given", "most", "retries"),
+    [
+        (step(provider="p"), 0, Retries(further=0, delay_seconds=0.5, exit_codes=(1, 124))),
+        (step(provider="p"), 3, Retries(further=3, delay_seconds=0.5, exit_codes=(1, 124))),
+        (step(provider="p", retries={"max": 0}), 3, Retries(further=0, delay_seconds=0, exit_codes=(1, 124))),
+        (
+            step(provider="p", retries={"max": 2, "delay_ms": 250}),
+            0,
+            Retries(further=2, delay_seconds=0.25, exit_codes=(1, 124)),
+        ),
+        (step(), 3, Retries(further=0, delay_seconds=0.5, exit_codes=None)),
+        (step(retries={"max": 2}), 0, Retries(further=2, delay_seconds=0, exit_codes=None)),
+        (
+            step(wait_for={"glob": "x"}, retries={"max": 1}),
+            5,
+            Retries(further=1, delay_seconds=0, exit_codes=(124,)),
+        ),
+        (loop("A", step()), 5, Retries(further=0, delay_seconds=0.5, exit_codes=None)),
+    ],
+)
+def test_tries(given, most, retries):
+    """
+    The command line counts for providers that say nothing; a command is tried again only if it says so.
+    """
+    assert flow.retries(given, most, 500) == retries
