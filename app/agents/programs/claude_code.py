@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from app.agents.configuration import BackendConfig
 from app.agents.programs import results
-from app.agents.programs.program import Invocation, Program, Turn, fits_argument, spoken
+from app.agents.programs.program import Invocation, Program, Turn, as_words, fits_argument, spoken
 from app.engine import plain
 
 _WAYS_OUT = (
@@ -36,7 +36,7 @@ def _invoke(turn: Turn) -> Invocation:
         arguments += ["--append-system-prompt", prompt.system or ""]
     if prompt.reply_schema is not None:
         arguments += ["--json-schema", plain.canonical(plain.plain(prompt.reply_schema)).decode()]
-    return spoken(arguments, turn.message(with_system=not appended, with_schema=False))
+    return spoken(arguments, as_words(turn.message(with_system=not appended, with_schema=False)))
 
 
 def _permissions(turn: Turn) -> list[str]:

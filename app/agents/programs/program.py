@@ -194,6 +194,13 @@ def spoken(
     return Invocation(arguments=(*arguments, *named), env=env or {})
 
 
+def as_words(text: str) -> str:
+    """
+    Return a text that a program with commands of its own takes for words even if it begins with a slash.
+    """
+    return f"Prompt:\n\n{text}" if text.lstrip().startswith("/") else text
+
+
 def fits_argument(text: str) -> bool:
     """
     Tell whether a text can be an argument: short enough, and not to be taken for an option.

@@ -191,6 +191,15 @@ class TestCodex:
         assert tomllib.loads(given) == {"developer_instructions": system}
 
 
+@pytest.mark.parametrize("type_name", ["claude-code", "qwen"])
+def test_a_slash_begins_no_command(type_name: str) -> None:
+    """Programs that have commands of their own are given a prompt that begins like one as words."""
+    for text in ("/help", "\n/help"):
+        turn = Turn(prompt=prompt(text, tools=True), config=BackendConfig(name="one", type=type_name))
+
+        assert catalogue.PROGRAMS[type_name].invoke(turn).arguments[-1] == f"Prompt:\n\n{text}"
+
+
 class TestOthers:
     """
     What some of them have of their own.
