@@ -91,7 +91,7 @@ class Backends:
         except KeyError:
             known = sorted(self._configs)
             raise errors.AgentFailed(
-                f"There is no backend {name!r:.80}; {nearest(name, known)}.",
+                f"There is no backend {name!r:.80}; {nearest(name, known)}",
                 code="unknown_backend",
                 detail={"backend": name, "backends": known},
             ) from None
@@ -108,7 +108,7 @@ def type_of(name: str) -> BackendType:
         return TYPES[name]
     except KeyError:
         raise errors.ConfigurationError(
-            f"There is no type of backends called {name!r:.80}; {nearest(name, sorted(TYPES))}.",
+            f"There is no type of backends called {name!r:.80}; {nearest(name, sorted(TYPES))}",
             code="unknown_backend_type",
             detail={"type": name, "types": sorted(TYPES)},
         ) from None
