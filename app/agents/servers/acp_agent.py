@@ -51,6 +51,7 @@ class Agent:
     ) -> None:
         self._name, self._line, self._ending, self._clock = name, line, ending, clock
         self._parting_seconds = PARTING_SECONDS
+        self._started_at = clock.monotonic()
         self.turn = turn
         """What it has said."""
         self.connection = connection
@@ -67,9 +68,14 @@ class Agent:
         """
         return await self._answer(what, OPENING_SECONDS, None)
 
-    async def prompt(self, session_id: str, text: str, idle_seconds: float | None) -> schema.PromptResponse:
+    async def prompt(
+        self, session_id: str, text: str, limit_seconds: float, idle_seconds: float | None
+    ) -> schema.PromptResponse:
         """
         Say something and wait for the end of the turn; a cancellation is told to the agent before it is ended.
+
+        Args:
+            limit_seconds: Longest time since the agent was started.
 
         Raises:
             acp.RequestError, errors.AgentFailed: as `ask`.
@@ -78,10 +84,11 @@ class Agent:
 
         saying = self.connection.prompt(session_id, [acp.text_block(text)])
         try:
-            return await self._answer(saying, None, idle_seconds)
+            left = limit_seconds - (self._clock.monotonic() - self._started_at)
+            return await self._answer(saying, left, idle_seconds)
         except BaseException as error:
             self._parting_seconds = CANCEL_SECONDS
-            if isinstance(error, asyncio.CancelledError) or self.turn.alarm.done():
+            if isinstance(error, asyncio.CancelledError | errors.AgentFailed):
                 with contextlib.suppress(ConnectionError, TimeoutError):
                     async with asyncio.timeout(CANCEL_SECONDS):
                         await self.connection.cancel(session_id)
@@ -96,7 +103,7 @@ class Agent:
         await asyncio.wait([self._ending], timeout=self._parting_seconds)
         await _end(self._ending)
 
-    async def _answer(self, what: Awaitable[T], seconds: float | None, idle_seconds: float | None) -> T:
+    async def _answer(self, what: Awaitable[T], seconds: float, idle_seconds: float | None) -> T:
         work = asyncio.ensure_future(what)
         begun = self._clock.monotonic()
         try:
@@ -117,16 +124,16 @@ class Agent:
         finally:
             work.cancel()
 
-    def _wait_seconds(self, begun: float, seconds: float | None, idle_seconds: float | None) -> float:
+    def _wait_seconds(self, begun: float, seconds: float, idle_seconds: float | None) -> float:
         now = self._clock.monotonic()
-        limits = [begun + seconds - now] if seconds is not None else []
+        limits = [begun + seconds - now]
         if idle_seconds is not None:
             limits.append(max(self._line.heard_at, begun) + idle_seconds - now)
-        return min(limits, default=OPENING_SECONDS)
+        return min(limits)
 
-    def _silent(self, begun: float, seconds: float | None) -> errors.AgentFailed:
-        if seconds is not None and self._clock.monotonic() >= begun + seconds:
-            message = f"The agent {self._name} did not answer within {seconds:g} seconds."
+    def _silent(self, begun: float, seconds: float) -> errors.AgentFailed:
+        if self._clock.monotonic() >= begun + seconds:
+            message = f"The agent {self._name} did not answer within {seconds:.3g} seconds."
             return errors.AgentFailed(message, code="agent_timeout", detail={"timeout_seconds": seconds})
         return errors.AgentFailed(f"The agent {self._name} said nothing for too long.", code="agent_idle")
 

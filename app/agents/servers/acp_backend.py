@@ -119,7 +119,8 @@ class AcpBackend:
             env={**environment.cleaned(self._around.environ, prompt.working_dir), **own.env, **prompt.env},
             stdin=reads,
             stdout=writes,
-            timeout_seconds=prompt.timeout_seconds or DEFAULT_TIMEOUT_SECONDS,
+            # An agent that is told to end calls its turn cancelled; it is to be told first that its time is over.
+            timeout_seconds=_limit_seconds(prompt) + acp_agent.PARTING_SECONDS,
             contained=True,
             agent_session_id=prompt.agent_session_id,
         )
@@ -146,7 +147,9 @@ class AcpBackend:
             # An agent tells the price of a whole conversation, over all its processes.
             agent.turn.begin(0.0 if opened.is_new else self._costs.get(opened.session_id))
             message = program.Turn(prompt=prompt, config=self._config).message()
-            response = await agent.prompt(opened.session_id, message, self._config.idle_seconds)
+            response = await agent.prompt(
+                opened.session_id, program.as_words(message), _limit_seconds(prompt), self._config.idle_seconds
+            )
         except acp.RequestError as error:
             return ports.AgentReply(
                 text="",
@@ -191,6 +194,10 @@ def lacks(config: BackendConfig, environ: Mapping[str, str]) -> errors.AgentFail
         )
         return errors.AgentFailed(message, code="agent_missing", detail={"program": command})
     return None
+
+
+def _limit_seconds(prompt: ports.AgentPrompt) -> float:
+    return prompt.timeout_seconds or DEFAULT_TIMEOUT_SECONDS
 
 
 def _words(config: BackendConfig) -> tuple[str, ...]:

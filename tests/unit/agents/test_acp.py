@@ -168,6 +168,12 @@ class TestTurns:
 
         assert json.loads(reply.text)["history"] == [text]
 
+    async def test_a_prompt_is_no_command(self, make: Make, say: Any) -> None:
+        """A prompt that begins like a command of an agent's own is passed on as words."""
+        reply = await make().prompt(say("/help me\ntold"))
+
+        assert json.loads(reply.text)["history"] == ["Prompt:\n\n/help me\ntold"]
+
     async def test_garbage_is_passed_over(self, make: Make, say: Any) -> None:
         """What stands on the line beside messages is no message and does no harm."""
         reply = await make().prompt(say("garbage"))
@@ -420,6 +426,13 @@ class TestTrouble:
         error = await failure(make(idle_seconds=0.5).prompt(say("hang")))
 
         assert error.code == "agent_idle"
+
+    async def test_the_limit_of_time_is_told(self, make: Make, say: Any, store: Path) -> None:
+        """An agent whose time is over is told so, and what it says of its own end is not taken for its reply."""
+        error = await failure(make().prompt(say("hang", timeout_seconds=4.0)))
+
+        assert error.code == "agent_timeout"
+        assert "cancelled" in names(store)
 
     async def test_one_that_never_answers_is_told(self, make: Make, say: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         """A program that does not speak the protocol at all is not waited for for ever."""
