@@ -5,6 +5,7 @@ Rooms: everything that the faces of a project are served from, put together and 
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from app import settings, telemetry
+from app import errors, settings, telemetry
 from app.agents import backends, configuration
 from app.agents import performer as agent_performer
 from app.bootstrap.references import Reference, reference_of, refuse_broken, roster_of, surroundings_of
@@ -33,12 +34,14 @@ from app.control import (
 from app.control import talks as control_talks
 from app.engine import conversations, operations, plain, ports, refusals, runner
 from app.execution import measured
-from app.execution.embedded import pool
+from app.execution.embedded import pool, workspaces
 from app.processes import allowance, supervisor
-from app.storage import agent_sessions, memory
+from app.storage import agent_sessions, memory, workspace_locks
 from app.tools import checks, commands, issue_performer
 from app.tools import performer as tool_performer
 from app.tools import workspaces as tool_workspaces
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +103,8 @@ async def build(chosen: settings.Settings, use: Use = _USUAL, world: World | Non
         equipment = _equipment(chosen, people, world, reference, asking, running, kept)
         room = _room(chosen, world, reference, equipment, kept, talks, sessions)
         closing.push_async_callback(room.engine.stop)
-        room.engine.start(recover=use.address is not None)
+        serves = use.address is not None
+        room.engine.start(recover=serves, lock=_workspace_lock(chosen.project.data_directory) if serves else None)
         yield room
 
 
@@ -203,6 +207,20 @@ def _equipment(
         masker=plain.Masker(secrets),
         probes=world.probes,
     )
+
+
+def _workspace_lock(data_directory: Path) -> workspaces.LockWorkspace:
+    locks = workspace_locks.WorkspaceLocks(data_directory)
+
+    def lock(workspace: str) -> workspaces.Lock | None:
+        try:
+            return locks.lock(workspace)
+        except errors.ConfigurationError as failure:
+            # Whoever asks looks again a moment later.
+            _log.error("not locked: %s", failure.message, extra={"code": failure.code})
+            return None
+
+    return lock
 
 
 def _room(

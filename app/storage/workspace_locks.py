@@ -36,15 +36,24 @@ class WorkspaceLocks:
         Raises:
             errors.ConfigurationError: the data directory cannot be written.
         """
+        lock = self.lock(workspace, above)
+        self._taken += [lock] if lock is not None else []
+        return lock is not None
+
+    def lock(self, workspace: str, above: str | None = None) -> os_disk.OsLock | None:
+        """
+        Lock a workspace until what is returned is released; None if another process has it.
+
+        Raises:
+            errors.ConfigurationError: the data directory cannot be written.
+        """
         name = plain.sha256(plain.canonical([workspace, above]))[:_NAME_CHARACTERS]
         try:
             (self._folder / name).mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
-            lock = os_disk.lock(str(self._folder / name))
+            return os_disk.lock(str(self._folder / name))
         except OSError as error:
             message = f"the workspace {workspace} cannot be locked: {error.strerror or error}"
             raise errors.ConfigurationError(message, code="data_directory_unusable") from error
-        self._taken += [lock] if lock is not None else []
-        return lock is not None
 
     def close(self) -> None:
         """

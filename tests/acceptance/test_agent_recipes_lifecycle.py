@@ -194,6 +194,25 @@ def test_a_run_of_the_service_keeps_its_workspace(project: Project):
     assert agent_recipes(*SAID, project=project).stdout.splitlines()[-1] == "changes-committed"
 
 
+def test_the_service_waits_for_a_run_of_another_process(project: Project):
+    """
+    While a command works in a folder, a run of the service there is pending and says why; then it has its turn.
+    """
+    project.script(HANGING)
+    with going(*SAID, project=project) as process:
+        until(process.stdout, '{"outcome": "no-issues"}')
+        project.script(workshop.STRAIGHT)
+        with programs.service(programs.Project(project.path)) as service:
+            run_id = service.start_run(recipe_id="small", args={"backend": "said"})
+            waiting = service.wait_until(run_id, lambda run: run["reason"] == "workspace_busy")
+            process.kill()
+            process.wait()
+            done = service.wait(run_id, "done")
+
+    assert (waiting["status"], waiting["reason"], waiting["holder"]) == ("pending", "workspace_busy", None)
+    assert done["status"] == "done"
+
+
 # -- within a run
 
 

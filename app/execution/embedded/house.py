@@ -22,8 +22,10 @@ from app.execution.embedded.seats import Seats, Ticket
 from app.execution.embedded.stays import Seat, Stay
 from app.execution.embedded.turns import Turns
 from app.execution.embedded.walks import Walks
+from app.execution.embedded.workspaces import LockWorkspace
 
 _MOST_WOKEN = 16
+_VISIT_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +46,7 @@ class House:
         died: Callable[[BaseException], None],
     ) -> None:
         self._tell_left, self._tell_died = left, died
+        self._clock = equipment.clock
         self._reach = equipment.probes.reach
         self._arrivals = itertools.count()
         self.seats = Seats(limit)
@@ -67,6 +70,8 @@ class House:
         self._doors = asyncio.Semaphore(_MOST_WOKEN)
         self._interrupts = False
         self._farewells = Errands()
+        self._visits = Errands(died)
+        self._visiting = False
         self._reloads = Reloads(store, equipment.clock, self.queue)
         self._patience = Patience(equipment.clock)
 
@@ -103,6 +108,12 @@ class House:
         workspace = _workspace(summary)
         if workspace is not None:
             self.seats.hold(workspace, summary.run_id)
+
+    def guard(self, lock: LockWorkspace) -> None:
+        """
+        Lock workspaces against other processes, and ask again for those that one has.
+        """
+        self.seats.guard(lock, self._wait_for_others)
 
     # -- while it is here
 
@@ -187,7 +198,10 @@ class House:
         for running in self._runners():
             running.interrupt()
         await resting
+        self._visits.give_up()
+        await self._visits.settled()
         await self._farewells.settled()
+        self.seats.clear()
         self.changes.wake_all()
 
     def hurry(self, grace_seconds: float) -> None:
@@ -338,6 +352,20 @@ class House:
         stay.left.set_result(state)
         self.changes.note(stay.run_id)
         self._tell_left(stay.run_id, state)
+
+    # -- other processes
+
+    def _wait_for_others(self) -> None:
+        if not self._visiting:
+            self._visiting = True
+            self._visits.begin(self._visit(), "visit")
+
+    async def _visit(self) -> None:
+        waits = True
+        while waits and not self.stopping:
+            await self._clock.sleep(_VISIT_SECONDS)
+            waits = self.seats.look_again()
+        self._visiting = False
 
     # -- small change
 

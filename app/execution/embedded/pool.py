@@ -18,6 +18,7 @@ from app.execution.embedded.house import House
 from app.execution.embedded.orders import Orders
 from app.execution.embedded.waiting import ChildRuns, StartChild, Timers
 from app.execution.embedded.walks import KEPT_LOADED
+from app.execution.embedded.workspaces import LockWorkspace
 
 DEFAULT_LIMIT = 8
 """Runs that execute at a time."""
@@ -61,14 +62,17 @@ class Pool:
 
     # -- start and stop
 
-    def start(self, *, recover: bool = True) -> None:
+    def start(self, *, recover: bool = True, lock: LockWorkspace | None = None) -> None:
         """
         Begin to grant seats, and to queue what is unfinished; the pool is ready at once. Nothing when started already.
 
         Args:
             recover: Whether this process is the service of its data directory, which continues unfinished runs.
+            lock: Locks workspaces that runs hold alone against other processes; None: somebody else sees to that.
         """
         if self._recovery is None:
+            if lock is not None:
+                self._house.guard(lock)
             self._recovery = self._helpers.begin(self._recover(recover), "recovery")
 
     async def recovered(self) -> int:

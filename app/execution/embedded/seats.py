@@ -8,7 +8,7 @@ import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from app.execution.embedded.workspaces import Workspaces
+from app.execution.embedded.workspaces import LockWorkspace, Workspaces
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -43,7 +43,7 @@ class Obstacle:
     reason: str
     """`workspace_busy`, or `recovering` while it is not known yet who holds what."""
     holder: str | None = None
-    """Run that holds the workspace."""
+    """Run that holds the workspace; None if that is another process's affair."""
 
 
 class Seats:
@@ -62,6 +62,28 @@ class Seats:
         self._queued: dict[str, Ticket] = {}
         self._line: list[Ticket] = []
         self._aside: dict[str, list[Ticket]] = {}
+        self._elsewhere: set[str] = set()
+        self._tell_elsewhere: Callable[[], None] = _nobody
+
+    def guard(self, lock: LockWorkspace, elsewhere: Callable[[], None]) -> None:
+        """
+        Lock workspaces against other processes.
+
+        Args:
+            elsewhere: Told that a request stands aside for another process; `look_again` is to be called later.
+        """
+        self._workspaces.guard(lock)
+        self._tell_elsewhere = elsewhere
+
+    def look_again(self) -> bool:
+        """
+        Grant what other processes have given back; tell whether requests still stand aside for them.
+        """
+        waited, self._elsewhere = self._elsewhere, set()
+        for workspace in waited:
+            self._call_back(workspace)
+        self._grant()
+        return bool(self._elsewhere)
 
     @property
     def taken(self) -> int:
@@ -116,6 +138,8 @@ class Seats:
         """
         Note that a run found at the start holds a workspace.
         """
+        # Who works there beside it began while no service was there; he is not to be waited for by one that has begun.
+        self._workspaces.lock(workspace)
         self._workspaces.hold(workspace, run_id)
 
     def know_workspaces(self) -> None:
@@ -149,6 +173,12 @@ class Seats:
         """
         self._open = False
 
+    def clear(self) -> None:
+        """
+        Let other processes have the workspaces that were held here.
+        """
+        self._workspaces.close()
+
     def _grant(self) -> None:
         while self._open and len(self._seated) < self.limit and (ticket := self._next()) is not None:
             del self._queued[ticket.run_id]
@@ -162,8 +192,13 @@ class Seats:
             ticket = heapq.heappop(self._line)
             if self._queued.get(ticket.run_id) is not ticket:
                 continue
-            if ticket.workspace is None or self._obstacle(ticket) is None:
+            if ticket.workspace is None:
                 return ticket
+            if self._obstacle(ticket) is None:
+                if self._workspaces.lock(ticket.workspace):
+                    return ticket
+                self._elsewhere.add(ticket.workspace)
+                self._tell_elsewhere()
             self._aside.setdefault(ticket.workspace, []).append(ticket)
         return None
 
@@ -173,8 +208,13 @@ class Seats:
         if not self._workspaces_known:
             return Obstacle(reason="recovering")
         holder = self._workspaces.holder(ticket.workspace, ticket.run_id, ticket.ancestors)
-        return None if holder is None else Obstacle(reason="workspace_busy", holder=holder)
+        busy = holder is not None or ticket.workspace in self._elsewhere
+        return Obstacle(reason="workspace_busy", holder=holder) if busy else None
 
     def _call_back(self, workspace: str) -> None:
         for ticket in self._aside.pop(workspace, ()):
             heapq.heappush(self._line, ticket)
+
+
+def _nobody() -> None:
+    return

@@ -4,7 +4,23 @@ Workspaces: folders that a run holds alone, from its start to its end.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import Protocol, TypeAlias
+
+
+class Lock(Protocol):
+    """
+    A workspace that no other process has.
+    """
+
+    def release(self) -> None:
+        """
+        Let others have it.
+        """
+
+
+LockWorkspace: TypeAlias = Callable[[str], Lock | None]
+"""Locks a workspace against other processes; None if one has it."""
 
 
 class Workspaces:
@@ -18,6 +34,14 @@ class Workspaces:
     def __init__(self) -> None:
         self._holders: dict[str, list[str]] = {}
         self._held: dict[str, str] = {}
+        self._lock: LockWorkspace | None = None
+        self._locks: dict[str, Lock] = {}
+
+    def guard(self, lock: LockWorkspace) -> None:
+        """
+        Lock against other processes, from now on, what is held here.
+        """
+        self._lock = lock
 
     def holder(self, workspace: str, run_id: str, ancestors: Collection[str]) -> str | None:
         """
@@ -27,6 +51,17 @@ class Workspaces:
         if not holders or run_id in holders or holders[-1] in ancestors:
             return None
         return holders[-1]
+
+    def lock(self, workspace: str) -> bool:
+        """
+        Keep other processes out of a workspace that somebody here is about to hold; false if one is in there.
+        """
+        if self._lock is None or workspace in self._holders:
+            return True
+        lock = self._lock(workspace)
+        if lock is not None:
+            self._locks[workspace] = lock
+        return lock is not None
 
     def hold(self, workspace: str, run_id: str) -> None:
         """
@@ -46,4 +81,13 @@ class Workspaces:
         self._holders[workspace].remove(run_id)
         if not self._holders[workspace]:
             del self._holders[workspace]
+            if workspace in self._locks:
+                self._locks.pop(workspace).release()
         return workspace
+
+    def close(self) -> None:
+        """
+        Let other processes have everything.
+        """
+        while self._locks:
+            self._locks.popitem()[1].release()

@@ -9,7 +9,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.execution.embedded import seats
+from app.execution.embedded import seats, workspaces
 
 ARRIVALS = itertools.count()
 
@@ -199,3 +199,110 @@ def test_everybody_is_served_once_and_in_order(
     for kind in set(wishes):
         served = [int(run_id[1:]) for run_id in line.granted if wishes[int(run_id[1:])] == kind]
         assert served == sorted(served)
+
+
+class Outside:
+    """
+    Other processes that may have a workspace.
+    """
+
+    def __init__(self, *busy: str) -> None:
+        self.busy = set(busy)
+        self.ours: list[str] = []
+
+    def lock(self, workspace: str) -> workspaces.Lock | None:
+        """
+        Lock a workspace for this process.
+        """
+        if workspace in self.busy:
+            return None
+        self.ours.append(workspace)
+        return Held(self, workspace)
+
+
+class Held:
+    """
+    A workspace that is locked here.
+    """
+
+    def __init__(self, outside: Outside, workspace: str) -> None:
+        self._outside, self._workspace = outside, workspace
+
+    def release(self) -> None:
+        """
+        Let others have it.
+        """
+        self._outside.ours.remove(self._workspace)
+
+
+def guarded(limit: int, outside: Outside) -> tuple[Line, list[str]]:
+    """
+    Return seats that lock their workspaces, and what was told of other processes.
+    """
+    line, told = Line(limit), list[str]()
+    line.seats.guard(outside.lock, lambda: told.append("elsewhere"))
+    return line, told
+
+
+def test_a_workspace_of_another_process_is_waited_for() -> None:
+    """Who wants it stands aside, holds up nobody, and has it once it is free and looked at again."""
+    outside = Outside("/a")
+    line, told = guarded(2, outside)
+    line.join("one", 0, "/a")
+    line.join("two", 0, "/b")
+
+    assert (line.granted, told, outside.ours) == (["two"], ["elsewhere"], ["/b"])
+    assert line.seats.obstacle("one") == seats.Obstacle(reason="workspace_busy")
+    assert line.seats.look_again() is True
+    assert line.granted == ["two"]
+
+    outside.busy.clear()
+
+    assert line.seats.look_again() is False
+    assert line.granted == ["two", "one"]
+    assert line.seats.obstacle("one") is None
+
+
+def test_a_lock_is_given_back_with_the_workspace() -> None:
+    """It is held once for a run and those below it, until the last of them lets go; a stop gives back the rest."""
+    outside = Outside()
+    line, _ = guarded(3, outside)
+    line.join("parent", 0, "/a")
+    line.join("child", 0, "/a", "parent")
+    line.join("other", 0, "/b")
+
+    assert outside.ours == ["/a", "/b"]
+
+    line.end("child")
+
+    assert outside.ours == ["/a", "/b"]
+
+    line.end("parent")
+
+    assert outside.ours == ["/b"]
+
+    line.seats.clear()
+
+    assert outside.ours == []
+
+
+def test_no_lock_is_taken_before_a_seat_is_free() -> None:
+    """A run that waits for its turn keeps no other process out."""
+    outside = Outside()
+    line, _ = guarded(1, outside)
+    line.join("one", 0, "/a")
+    line.join("two", 0, "/b")
+
+    assert outside.ours == ["/a"]
+
+
+def test_who_is_found_begun_goes_on_whoever_is_beside_it() -> None:
+    """A run found begun at the start holds its workspace here, though another process may have locked it."""
+    outside = Outside("/a")
+    line, told = guarded(2, outside)
+    line.seats.hold("/a", "begun")
+    line.join("begun", 0, "/a")
+    line.join("next", 0, "/a")
+
+    assert (line.granted, told) == (["begun"], [])
+    assert line.seats.obstacle("next") == seats.Obstacle(reason="workspace_busy", holder="begun")
