@@ -72,7 +72,7 @@ def test_every_point_of_every_sweep_holds(tmp_path: Path) -> None:
 
 @traced
 def test_a_sample_of_an_agent_recipe_holds(tmp_path: Path) -> None:
-    """A recipe that speaks through a real program by itself speaks from the script, and ends the same wherever it is cut."""
+    """A recipe of a real program speaks from the script here, and ends the same wherever it is cut."""
     replies = tmp_path / "replies.json"
     said = {"code-review": "issues-found", "code-review#2": "no-issues", "fix": "complete", "commit": "committed"}
     replies.write_text(json.dumps({key: json.dumps({"outcome": outcome}) for key, outcome in said.items()}))
