@@ -33,7 +33,8 @@ TYPES = {
     "copilot": "github-copilot",
     "qwen": "qwen",
 }
-REVIEWED = "git diff; git status --short"
+# Gemini names no program for differences, which git takes for one.
+REVIEWED = "git diff --no-ext-diff; git status --short"
 MENDED = "sed -i 's/Helo/Hello/' greeting.txt && cat greeting.txt"
 COMMITTED = "git add -A && git commit --quiet -m '{subject}' && git push --quiet origin main && git status -sb"
 NEXT_TASK = "head -n 1 tasks.txt && head -n 1 tasks.txt >> done.txt && sed -i 1d tasks.txt"
@@ -67,7 +68,9 @@ class Stage:
         """
         Start a run.
         """
-        return service.start_run(recipe_id=recipe_id, args={"backend": TYPES[self.name]})
+        # Without a named model Gemini asks one which model it is to ask.
+        named = {"model": "sonnet"} if self.name == "gemini" else {}
+        return service.start_run(recipe_id=recipe_id, args={"backend": TYPES[self.name], **named})
 
     def claude_sessions(self) -> list[str]:
         """

@@ -31,6 +31,8 @@ class Installed:
     """What is executed."""
     path: str
     """PATH that it needs."""
+    shelf: Path
+    """Folder for what it unpacks at its first start, so that it need not for every test."""
 
 
 def find(name: str) -> Installed | str:
@@ -47,7 +49,8 @@ def find(name: str) -> Installed | str:
         return "Node.js is not installed"
     folders = [str(node.parent)] if node is not None and own else []
     path = os.pathsep.join([*folders, _ENVIRON.get("PATH", os.defpath)])
-    return Installed(name=name, version=pinned["version"], file=file, path=path)
+    shelf = _folder() / f"{name}-{pinned['version']}" / "unpacked"
+    return Installed(name=name, version=pinned["version"], file=file, path=path, shelf=shelf)
 
 
 def _file(name: str) -> Path:

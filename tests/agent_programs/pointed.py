@@ -51,6 +51,8 @@ class Way:
     """Its tool for shell commands."""
     files: Callable[[str], Mapping[str, str]] = lambda _: {}
     """Files below its home, by the server's address."""
+    unpacked: tuple[str, ...] = ()
+    """Folders below its home that it fills at its first start; they are kept."""
 
 
 def point(program: Installed, home: Path, address: str) -> Pointed:
@@ -60,6 +62,9 @@ def point(program: Installed, home: Path, address: str) -> Pointed:
     way = WAYS[program.name]
     for name in ("", ".config", ".local/share", ".local/state", ".cache", "tmp"):
         (home / name).mkdir(parents=True, exist_ok=True)
+    for name in way.unpacked:
+        program.shelf.mkdir(exist_ok=True)
+        (home / name).symlink_to(program.shelf, target_is_directory=True)
     for name, content in way.files(address).items():
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text(content, encoding="utf-8")
@@ -214,7 +219,7 @@ WAYS: Mapping[str, Way] = {
     "codex": Way(environ=_codex, files=_codex_files, model="fake-model", shell="exec_command"),
     "gemini": Way(environ=_gemini, files=_gemini_files, model="gemini-2.5-flash", shell="run_shell_command"),
     "opencode": Way(environ=_opencode, files=_opencode_files, model="fake/fake-model", shell="bash"),
-    "copilot": Way(environ=_copilot, model="fake-model", shell="bash"),
+    "copilot": Way(environ=_copilot, model="fake-model", shell="bash", unpacked=(".cache/copilot",)),
     "qwen": Way(environ=_qwen, files=_qwen_files, model="fake-model", shell="run_shell_command"),
 }
 """How each program is led to a server."""

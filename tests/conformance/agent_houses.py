@@ -49,14 +49,16 @@ class Abilities:
     """Whether its agent works with tools."""
     tools_off: str | None = None
     """Code of the refusal where its tools cannot be turned off; None: they can."""
-    takes_system: bool = True
-    """Whether it takes a standing instruction."""
+    insists: str | None = None
+    """Code that a model leads to which calls a tool though they are off; None: the call fails, and the turn goes on."""
     chosen: tuple[str, str] | None = None
     """A model to choose, and the name that the fake model is asked under; None: it has one model only."""
     refuses_model: str | None = None
     """Code of the refusal of another model where there is one only."""
     input_tokens: int | None = replies.INPUT_TOKENS
     """Tokens that it tells of one request; None: it tells none."""
+    adds_up: bool = True
+    """Whether these are of all requests of a turn; if not, of its last one only."""
     tells_cost: bool = False
     """Whether it tells a price."""
     unauthorized: tuple[str, ...] = ("unauthorized",)
@@ -246,11 +248,11 @@ def of_program(
     Build the house of a program that has been led to the fake model.
     """
     models = {"sonnet": one.model, "opus": one.model, "haiku": (abilities.chosen or (one.model,))[0]}
-    leading = given.get("leading", ())
-    config = BackendConfig(name=type_name, type=type_name, command=(*one.command, *leading), models=models)
-    house = House(folder, abilities, dataclasses.replace(config, **given.get("config", {})), model)
-    house.environ, house.shell = {**one.environ, **given.get("environ", {})}, one.shell
-    if one.name == "gemini":
+    command = (*one.command, *given.get("leading", ()))
+    config = BackendConfig(name=type_name, type=type_name, command=command, models=models)
+    house = House(folder, abilities, config, model)
+    house.environ, house.shell = one.environ, one.shell
+    if one.name == "gemini" and type_name == "gemini":
         # Without a named model it asks one which model it is to ask.
         house.usual_model = one.model
     return house
@@ -314,6 +316,7 @@ def _local(folder: Path, abilities: Abilities, model: FakeModel) -> House:
     return House(folder, abilities, BackendConfig(name="local", type="local"), model)
 
 
+_OFF = "tools_cannot_be_turned_off"
 _SERVICE = Abilities(
     is_program=False,
     acts=False,
@@ -354,16 +357,32 @@ PLANS: Mapping[str, Plan] = {
         abilities=Abilities(chosen=("other-model", "other-model")),
         build=_program("qwen", "qwen"),
     ),
+    "acp opencode": Plan(
+        program="opencode",
+        abilities=Abilities(
+            chosen=("fake/other-model", "other-model"), tells_cost=True, adds_up=False, insists=_OFF
+        ),
+        build=_program("opencode", "acp", leading=("acp",)),
+    ),
+    "acp qwen": Plan(
+        program="qwen",
+        abilities=Abilities(refuses_model="unknown_model", input_tokens=None),
+        build=_program("qwen", "acp", leading=("--acp", "--auth-type", "openai", "-m", "fake-model")),
+    ),
+    "acp copilot": Plan(
+        program="copilot",
+        abilities=Abilities(refuses_model="unknown_model"),
+        build=_program("copilot", "acp", leading=("--acp", "--no-auto-update")),
+    ),
     "cursor": Plan(
         abilities=Abilities(
-            chosen=("other-model", "other-model"), tools_off="tools_cannot_be_turned_off", busy=("rate_limited",)
+            chosen=("other-model", "other-model"), tools_off=_OFF, busy=("rate_limited",)
         ),
         build=_stub("cursor"),
     ),
     "template": Plan(
         abilities=Abilities(
             chosen=("other-model", "other-model"),
-            tells_session=False,
             # The wording of a program that nobody knows says nothing.
             unauthorized=("unauthorized", "agent_error"),
             busy=("rate_limited", "agent_error"),
