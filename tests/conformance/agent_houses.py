@@ -360,7 +360,12 @@ PLANS: Mapping[str, Plan] = {
     "acp opencode": Plan(
         program="opencode",
         abilities=Abilities(
-            chosen=("fake/other-model", "other-model"), tells_cost=True, adds_up=False, insists=_OFF
+            chosen=("fake/other-model", "other-model"),
+            tells_cost=True,
+            adds_up=False,
+            insists=_OFF,
+            # It passes on what its service says, but not with which status.
+            unauthorized=("unauthorized", "agent_error"),
         ),
         build=_program("opencode", "acp", leading=("acp",)),
     ),
