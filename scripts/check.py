@@ -36,7 +36,7 @@ def main() -> None:
     if chosen.long:
         os.environ.setdefault("HYPOTHESIS_PROFILE", "searching")
     else:
-        rest = ["-m", "not slow", *rest]
+        rest = ["-m", "not slow and not programs", *rest]
     python = environment.prepare(environment.DEV, environment.MODEL)
     checks = _checks(python, rest)
     unknown = sorted(set(chosen.only or []) - set(checks))

@@ -45,15 +45,18 @@ class Joining:
             async with self._claimed(session_id, start.run_id):
                 return await self._store.create(start, exclusive=request.exclusive)
 
-    async def resume(self, view: views.RunView, how: pool_port.Resume) -> states.RunState:
+    async def resume(self, run_id: str, view: views.RunView, how: pool_port.Resume) -> states.RunState:
         """
         Send a run on.
+
+        Args:
+            run_id: Its name here, which may differ from the one in a folder that was copied.
 
         Raises:
             errors.Conflict: as `RunEngine.resume`, or `session_locked`: the `holder` speaks in its conversation.
             errors.StorageFault: the disk is full or failing.
         """
-        run_id, told = view.start.run_id, (view.board.progress.machine or {}).get("sessionId")
+        told = (view.board.progress.machine or {}).get("sessionId")
         session_id = told if isinstance(told, str) else conversations.continued(view.start)
         if session_id is None:
             return await self._engine.resume(run_id, how)

@@ -258,7 +258,7 @@ class Runs:
             )
         how = pool_port.Resume(from_key=request.from_key, overrides=self._starter.renew(view.start, request))
         with faults.told():
-            status = await self._joining.resume(view, how)
+            status = await self._joining.resume(run_id, view, how)
         self._beginnings.tell(view.start)
         return status
 

@@ -73,11 +73,11 @@ class Conversations:
             loaded = await self._store.read(run_id)
         except (errors.NotFound, errors.JournalCorrupt):
             return False
-        return loaded.decisions.ended is None and await self._present(loaded) in (None, agent_session_id)
+        return loaded.decisions.ended is None and await self._present(run_id, loaded) in (None, agent_session_id)
 
-    async def _present(self, loaded: stores.Loaded) -> str | None:
+    async def _present(self, run_id: str, loaded: stores.Loaded) -> str | None:
         dialect = self._dialects.get(loaded.start.dialect)
-        read_blob = functools.partial(self._store.read_blob, loaded.start.run_id)
+        read_blob = functools.partial(self._store.read_blob, run_id)
         progress = (await review.review(loaded, dialect, read_blob)).board.progress
         told = (progress.machine or {}).get("sessionId")
         return told if isinstance(told, str) else None
