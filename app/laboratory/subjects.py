@@ -10,16 +10,14 @@ import faulthandler
 import multiprocessing
 import os
 import sys
-import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from app import errors
 from app.execution import crash_probes
-from app.laboratory import diary, lives
+from app.laboratory import diary, forks, lives
 from app.laboratory.experiment import Experiment
 
 PASSINGS = "passings.txt"
@@ -38,9 +36,6 @@ _ANYBODY = -1
 
 _processes = multiprocessing.get_context("forkserver")
 
-# Whoever starts a process asks about all the others, too; of two who ask about one at once, only one learns its code.
-_asking = threading.Lock()
-
 Watch = Callable[[int], AbstractContextManager[object]]
 """What is put around a process, by its id, before it begins to live."""
 
@@ -56,29 +51,18 @@ def live(experiment: Experiment, watch: Watch | None = None, crash_at: str | Non
     _processes.set_forkserver_preload([__name__])
     begin, beginner = _processes.Pipe(duplex=False)
     process = _processes.Process(target=_live, args=(experiment, begin, crash_at))
-    with _asking:
-        process.start()
+    forks.begin(process)
     assert process.pid is not None
     begin.close()
     ended = False
     try:
         with watch(process.pid) if watch else nullcontext():
             beginner.send(None)
-            ended = bool(wait([process.sentinel], _LIFE_SECONDS))
+            ended = forks.ended(process, _LIFE_SECONDS) is not None
     finally:
         beginner.close()
-        code = _buried(process)
+        code = forks.buried(process)
     return code if ended else STUCK
-
-
-def _buried(process: BaseProcess) -> int | None:
-    if not wait([process.sentinel], 0):
-        process.kill()
-        wait([process.sentinel])
-    with _asking:
-        code = process.exitcode
-        process.close()
-    return code
 
 
 def said(code: int | None) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 import httpx
 
 from app import main, settings
+from app.laboratory import forks
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.acceptance.forked_service", "tests.acceptance.small_service"])
@@ -32,7 +33,7 @@ class Service:
     def __init__(self, project: Path, crash_at: str | None = None) -> None:
         self._told, teller = PROCESSES.Pipe(duplex=False)
         self._process = PROCESSES.Process(target=_serve, args=(project, crash_at, teller))
-        self._process.start()
+        forks.begin(self._process)
         teller.close()
 
     def http(self) -> httpx.Client | None:
@@ -67,15 +68,15 @@ class Service:
         """
         Wait for its end, and return its exit code.
         """
-        self._process.join(_STOP_SECONDS)
-        if self._process.exitcode is None:
+        code = forks.ended(self._process, _STOP_SECONDS)
+        if code is None:
             self._process.kill()
             raise TimeoutError("the service does not end")
-        return self._process.exitcode
+        return code
 
     def _signal(self, number: signal.Signals) -> None:
         assert self._process.pid is not None
-        if self._process.is_alive():
+        if forks.ended(self._process, 0) is None:
             os.kill(self._process.pid, number)
 
 

@@ -18,6 +18,7 @@ from app import clock
 from app.engine import operations, plain, ports, probes, runner, stores
 from app.execution import crash_probes
 from app.execution.embedded import pool
+from app.laboratory import forks
 from app.storage import directory, store
 from app.storage.sql import index
 from tests.unit.execution import pools, toys
@@ -66,13 +67,12 @@ def serve(folder: Path, programs: Sequence[Sequence[toys.Step]], crash_at: str |
     Run a service in a process of its own until every program has ended, and return its exit code.
     """
     process = PROCESSES.Process(target=_serve, args=(folder, programs, crash_at))
-    process.start()
-    process.join(60)
-    if process.exitcode is None:
-        process.kill()
-        process.join()
+    forks.begin(process)
+    code = forks.ended(process, 60)
+    if code is None:
+        forks.buried(process)
         raise TimeoutError(f"the service did not end after {crash_at}")
-    return process.exitcode
+    return code
 
 
 def side_by_side(jobs: Sequence[Any], work: Any) -> list[Any]:
