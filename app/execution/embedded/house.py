@@ -18,7 +18,7 @@ from app.execution.embedded.errands import Errands
 from app.execution.embedded.lineage import Lineage
 from app.execution.embedded.loading import Loader, Reloads, is_passing
 from app.execution.embedded.patience import Patience
-from app.execution.embedded.seats import Seats, Ticket
+from app.execution.embedded.seats import Seats, Ticket, nobody
 from app.execution.embedded.stays import Seat, Stay
 from app.execution.embedded.turns import Turns
 from app.execution.embedded.walks import Walks
@@ -234,7 +234,7 @@ class House:
 
     def _begin(self, stay: Stay) -> None:
         self._reach("pool.granted")
-        stay.ticket.granted = _nobody
+        stay.ticket.granted = nobody
         self.changes.note(stay.run_id)
         self.go_on(stay)
 
@@ -376,15 +376,11 @@ class House:
             arrival=next(self._arrivals),
             workspace=_workspace(summary),
             ancestors=self.lineage.ancestors(summary.run_id),
-            granted=_nobody,
+            granted=nobody,
         )
 
     def _seat(self, stay: Stay) -> Seat:
         return Seat(self.seats, stay.ticket, lambda: next(self._arrivals))
-
-
-def _nobody() -> None:
-    return
 
 
 def _workspace(summary: stores.RunSummary) -> str | None:

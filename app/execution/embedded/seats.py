@@ -63,7 +63,7 @@ class Seats:
         self._line: list[Ticket] = []
         self._aside: dict[str, list[Ticket]] = {}
         self._elsewhere: set[str] = set()
-        self._tell_elsewhere: Callable[[], None] = _nobody
+        self._tell_elsewhere: Callable[[], None] = nobody
 
     def guard(self, lock: LockWorkspace, elsewhere: Callable[[], None]) -> None:
         """
@@ -216,5 +216,7 @@ class Seats:
             heapq.heappush(self._line, ticket)
 
 
-def _nobody() -> None:
-    return
+def nobody() -> None:
+    """
+    Stand in for whoever is to be told, where nobody is.
+    """
