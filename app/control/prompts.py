@@ -10,8 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, get_args
 
 from app import errors
-from app.dialects import json_schemas
-from app.engine import json_text, library, plain
+from app.engine import json_schemas, json_text, library, plain
 
 REGISTRY_FILE = "prompts.json"
 """Name of the file that lists the templates of a layer."""

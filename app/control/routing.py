@@ -11,8 +11,7 @@ from typing import Any
 
 import re2
 
-from app.dialects import task_patterns
-from app.engine import library, plain
+from app.engine import library, plain, task_patterns
 
 MAX_CHARACTERS = 20_000
 """Beginning of a description that is looked at."""

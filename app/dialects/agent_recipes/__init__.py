@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 from app import errors
-from app.dialects import json_schemas
 from app.dialects.agent_recipes import composition, driver, parse, schema, transitions
-from app.engine import library, plain, ports, runs
+from app.engine import json_schemas, library, plain, ports, runs
 
 _Step: TypeAlias = Mapping[str, plain.Json]
 

@@ -9,8 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TypeAlias
 
 from app import errors
-from app.dialects import json_schemas
-from app.engine import json_text, plain, ports
+from app.engine import json_schemas, json_text, plain, ports
 
 REF, INCLUDE = "$ref", "$include"
 """Names by which a recipe takes one step, or all steps, of a file."""

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from app import errors
-from app.dialects import json_schemas
 from app.dialects.agent_recipes import composition, schema, transitions
-from app.engine import json_text, library, plain
+from app.engine import json_schemas, json_text, library, plain
 
 DIALECT = "agent_recipes"
 """Name of this dialect."""

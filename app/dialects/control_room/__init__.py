@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from app import errors
-from app.dialects import json_schemas
 from app.dialects.control_room import driver, parse, prompts, refs, schema
-from app.engine import json_text, library, plain, ports, runs
+from app.engine import json_schemas, json_text, library, plain, ports, runs
 
 _Step: TypeAlias = Mapping[str, plain.Json]
 

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from app import errors
-from app.dialects import json_schemas, task_patterns
 from app.dialects.control_room import done, prompts, refs, schema
-from app.engine import json_text, library, plain
+from app.engine import json_schemas, json_text, library, plain, task_patterns
 
 DIALECT = "control_room"
 """Name of this dialect."""

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from app import errors
-from app.dialects import json_schemas, yaml_text
+from app.dialects import yaml_text
 from app.dialects.orchestrate import fields, paths, providers, schema, scopes, steps, variables
-from app.engine import json_text, library, plain
+from app.engine import json_schemas, json_text, library, plain
 
 DIALECT = "orchestrate"
 """Name of this dialect."""

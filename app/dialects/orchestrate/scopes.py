@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from app.dialects import json_schemas
 from app.dialects.orchestrate import fields
-from app.engine import json_text, plain
+from app.engine import json_schemas, json_text, plain
 
 Step: TypeAlias = Mapping[str, plain.Json]
 

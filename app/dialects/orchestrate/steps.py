@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from app import errors
-from app.dialects import json_schemas
 from app.dialects.orchestrate import fields, scopes, variables
-from app.engine import json_text, plain
+from app.engine import json_schemas, json_text, plain
 
 _BOTH = ("provider", "command")
 _ONLY_PROGRAMS = ("input_file", "output_file", "output_capture", "allow_parse_error", "output_schema", "output_require")

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from app.dialects import json_schemas
-from app.engine import plain
+from app.engine import json_schemas, plain
 
 PROMPT = "PROMPT"
 """Placeholder of the composed prompt in a provider's template."""

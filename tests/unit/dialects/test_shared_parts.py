@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.dialects import json_schemas, task_patterns
+from app.engine import json_schemas, task_patterns
 
 
 @pytest.mark.parametrize(

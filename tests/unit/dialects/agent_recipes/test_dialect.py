@@ -183,7 +183,7 @@ def test_the_schema_takes_what_the_catalogue_holds():
     """
     Recipes as they stand in their files fit it, references included.
     """
-    from app.dialects import json_schemas
+    from app.engine import json_schemas
 
     for path in workshop.CATALOGUE.glob("*.json"):
         assert json_schemas.flaws(schema.json_schema(), json.loads(path.read_text(encoding="utf-8"))) == []

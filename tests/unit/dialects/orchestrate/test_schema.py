@@ -10,8 +10,9 @@ import re
 import jsonschema
 import pytest
 
-from app.dialects import json_schemas
-from app.dialects.orchestrate import captures, dependencies, fields, parse, schema, variables
+from app.dialects.orchestrate import dependencies, fields, parse, schema, variables
+from app.engine import json_schemas
+from app.tools import captures
 from tests.unit.dialects.orchestrate import workshop
 from tests.unit.dialects.orchestrate.workshop import flaws, loop, step, workflow
 

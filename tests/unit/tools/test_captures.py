@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.dialects.orchestrate import captures
-from app.dialects.orchestrate.captures import Rules
+from app.tools import captures
+from app.tools.captures import Rules
 
 
 def _output(text, *, more=0):

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app import errors
-from app.dialects import json_schemas
-from app.engine import json_text, plain
+from app.engine import json_schemas, json_text, plain
 
 TEXT_BYTES = 8 * 1024
 """Most of a text that the state keeps."""

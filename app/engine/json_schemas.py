@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from app import errors
-from app.dialects import task_patterns
-from app.engine import json_text, plain
+from app.engine import json_text, plain, task_patterns
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
