@@ -49,11 +49,12 @@ class Client:
 
     async def until(self, type: str, **fields: Any) -> list[dict[str, Any]]:
         """
-        Return everything up to the next message of a type with these fields.
+        Return everything up to the next message of a type with these fields, without that a run had to wait.
         """
         told: list[dict[str, Any]] = []
         while not told or told[-1]["type"] != type or fields.items() - told[-1].items():
-            told.append(await self.hear())
+            if not waits(message := await self.hear()):
+                told.append(message)
         return told
 
     async def ask(self, type: str, **fields: Any) -> dict[str, Any]:
@@ -68,6 +69,15 @@ class Client:
         Tell whether nothing was sent before the answer to a question asked now.
         """
         return (await self.ask("get_available_recipes"))["type"] == "available_recipes"
+
+
+def waits(message: dict[str, Any]) -> bool:
+    """
+    Tell whether a message only says that a run waits for its turn: told by chance, and never again.
+
+    A service that has just started grants no workspace before it knows who has held which.
+    """
+    return bool(message["type"] == "run_pending")
 
 
 class Listening(served.Served):

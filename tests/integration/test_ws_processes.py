@@ -14,6 +14,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 from tests.acceptance import programs
+from tests.integration import listening
 from tests.unit.dialects.agent_recipes.workshop import says
 
 SECONDS = 60
@@ -39,7 +40,8 @@ def _say(socket: ClientConnection, type: str, **fields: Any) -> None:
 def _until(socket: ClientConnection, type: str, **fields: Any) -> list[dict[str, Any]]:
     told: list[dict[str, Any]] = []
     while not told or told[-1]["type"] != type or fields.items() - told[-1].items():
-        told.append(json.loads(socket.recv(SECONDS)))
+        if not listening.waits(message := json.loads(socket.recv(SECONDS))):
+            told.append(message)
     return told
 
 
