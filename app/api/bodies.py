@@ -38,6 +38,9 @@ class StartBody(BaseModel):
     recipe_id: str | None = Field(None, description="Recipe to execute; without it the router chooses.")
     description: _Text | None = Field(None, description="The task, as text; by default the recipe's label.")
     args: dict[str, Any] = Field(default_factory=dict, description="Arguments; the recipe's defaults fill the rest.")
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="How the recipe's language is to go about it; most languages take none."
+    )
     session_id: Annotated[str, Field(pattern=requests.SESSION_ID_PATTERN)] | None = Field(
         None, description="Work session that receipts belong to; by default the parent's, or a new one."
     )
@@ -84,13 +87,16 @@ class ResumeBody(BaseModel):
 
     from_key: str | None = Field(None, alias="from", description="Key of the step to go back to.")
     args: dict[str, Any] | None = Field(None, description="Arguments put over those that the run has.")
+    options: dict[str, Any] | None = Field(None, description="Options put over those that the run has.")
     recipe: Literal["current"] | None = Field(None, description="`current` freezes the recipe anew, as it stands now.")
 
     def request(self) -> requests.ResumeRequest:
         """
         Return the request that the body makes.
         """
-        return requests.ResumeRequest(from_key=self.from_key, args=self.args, current_recipe=self.recipe == "current")
+        return requests.ResumeRequest(
+            from_key=self.from_key, args=self.args, options=self.options, current_recipe=self.recipe == "current"
+        )
 
 
 class ValidateBody(BaseModel):

@@ -77,6 +77,7 @@ def reference_of(chosen: settings.Settings, people: configuration.Roster, world:
             max_depth=chosen.pool.max_depth,
             inline_recipes=project.inline_recipes,
             backends=tuple(sorted(people.backends)),
+            runs_folder=project.data_directory.absolute() / "runs",
         ),
     )
     return Reference(

@@ -206,6 +206,7 @@ def _equipment(
         clock=world.clock,
         masker=plain.Masker(secrets),
         probes=world.probes,
+        environ=os.environ,
     )
 
 

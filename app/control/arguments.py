@@ -15,7 +15,7 @@ import referencing
 import referencing.exceptions
 
 from app import errors
-from app.engine import library, plain
+from app.engine import json_schemas, library, plain
 
 _MESSAGE_CHARACTERS = 300
 _NOWHERE: referencing.Registry[Any] = referencing.Registry()
@@ -61,6 +61,19 @@ def completed(args: Mapping[str, plain.Json], recipe: library.Recipe) -> dict[st
     Return the arguments with the recipe's defaults filled in, whatever else is wrong with them.
     """
     return _filled(dict(args), recipe.args_schema)
+
+
+def check_options(options: Mapping[str, plain.Json], recipe: library.Recipe) -> None:
+    """
+    Refuse options that the recipe's language does not know.
+
+    Raises:
+        errors.RequestInvalid: `options_invalid`, with every one that is unknown or unfit.
+    """
+    if options and (flaws := json_schemas.flaws(recipe.options_schema, dict(options), ("options",))):
+        first = flaws[0]
+        message = f"A run of {recipe.recipe_id} cannot be told that: {first.path} {first.message}"
+        raise errors.RequestInvalid(message, code="options_invalid", flaws=flaws)
 
 
 def declared(schema: Mapping[str, plain.Json]) -> frozenset[str]:

@@ -49,6 +49,8 @@ class StartRequest:
     """The task, as text; None: the recipe's label."""
     args: Mapping[str, plain.Json] = field(default_factory=dict)
     """Arguments; the recipe's defaults fill the rest."""
+    options: Mapping[str, plain.Json] = field(default_factory=dict)
+    """How the recipe's language is to go about it, where it can be told."""
     session_id: str | None = None
     """Work session; None: the parent's, or a new one."""
     session_plan_task_id: int | None = None
@@ -96,6 +98,8 @@ class ResumeRequest:
     """Step to go back to; None: the causes of the ending."""
     args: Mapping[str, plain.Json] | None = None
     """Arguments put over those that the run has."""
+    options: Mapping[str, plain.Json] | None = None
+    """Options put over those that the run has."""
     current_recipe: bool = False
     """Whether the recipe is frozen anew, as it stands now."""
 

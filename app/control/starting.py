@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from app import clock, errors
 from app.agents import documents
@@ -31,6 +32,8 @@ class StartRules:
     """Whether a request may bring its own recipe."""
     backends: tuple[str, ...] = ()
     """Names of the backends that there are."""
+    runs_folder: Path | None = None
+    """Where the folders of runs are."""
 
 
 class Starter:
@@ -74,15 +77,19 @@ class Starter:
         depth = self._depth(request, parent)
         edition, seeds = (own, {}) if own is not None else self._chosen(request)
         recipe, args = edition.recipe, edition.fit({**seeds, **request.args})
+        arguments.check_options(request.options, recipe)
         self._refuse_unknown_backend(recipe, args)
         working_dir = self._workspaces.choose(request.working_dir)
         now = self._clock.now()
+        run_id, runs_folder = self._ids.run_id(now), self._rules.runs_folder
         return runs.RunStart(
-            run_id=self._ids.run_id(now),
+            run_id=run_id,
             recipe_id=recipe.recipe_id,
             created_at=clock.stamp(now),
             description=request.description or recipe.label,
             args=args,
+            options=dict(request.options),
+            folder=None if runs_folder is None else str(runs_folder / run_id),
             session_id=request.session_id or (parent.session_id if parent else self._ids.token("sess_")),
             session_plan_task_id=request.session_plan_task_id,
             labels=dict(request.labels),
@@ -104,17 +111,18 @@ class Starter:
         Raises:
             errors.RequestInvalid: the recipe is gone or broken, the arguments do not fit it, or `unknown_backend`.
         """
-        if request.args is None and not request.current_recipe:
+        if request.args is None and request.options is None and not request.current_recipe:
             return {}
-        args = {**start.args, **(request.args or {})}
+        args, options = {**start.args, **(request.args or {})}, {**start.options, **(request.options or {})}
         if not request.current_recipe:
             recipe = self._as_frozen(start)
             fields = {"args": arguments.fit(args, recipe)}
         else:
             edition = self._catalogue.get(start.recipe_id)
             recipe, fields = edition.recipe, {"args": edition.fit(args), **edition.frozen()}
+        arguments.check_options(options, recipe)
         self._refuse_unknown_backend(recipe, fields["args"])
-        return fields
+        return fields | {"options": options}
 
     def _depth(self, request: StartRequest, parent: runs.RunStart | None) -> int:
         depth = parent.depth + 1 if parent else request.runs_above or 0

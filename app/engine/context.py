@@ -4,15 +4,15 @@ The context that drivers are given: requests for the conductor, and a board to s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from app.engine import conductor, operations, plain
 from app.engine.records import BlobRef, Place, Record
 from app.engine.runs import RunStart
-from app.engine.slots import Board, Progress, Slot
+from app.engine.slots import Board, Progress, Projection, Slot, Standing
 
-Projection = Callable[[RunStart, Sequence[Record]], Mapping[str, plain.Json]]
+_NO_SECRETS = plain.Masker()
 
 
 class DriverContext:
@@ -20,9 +20,12 @@ class DriverContext:
     `ports.Context` over a conductor.
     """
 
-    def __init__(self, run: RunStart, tell: Callable[[str, Mapping[str, plain.Json]], None]) -> None:
+    def __init__(
+        self, run: RunStart, tell: Callable[[str, Mapping[str, plain.Json]], None], masker: plain.Masker = _NO_SECRETS
+    ) -> None:
         self._run = run
         self._tell = tell
+        self._masker = masker
         self._progress = Progress()
         self._slots: dict[str, Slot] = {}
         self._projections: list[Projection] = []
@@ -97,7 +100,7 @@ class DriverContext:
 
     def project(self, projection: Projection) -> None:
         """
-        Register a projection.
+        Register what makes further files of the run folder.
         """
         self._projections.append(projection)
 
@@ -107,11 +110,12 @@ class DriverContext:
         """
         return Board(progress=self._progress, slots=self._slots)
 
-    def files(self, records: Callable[[], Sequence[Record]]) -> dict[str, plain.Json]:
+    def files(self, standing: Standing) -> dict[str, plain.Json]:
         """
-        Make the further files of the run folder from the records that count.
+        Make the further files of the run folder.
         """
         made: dict[str, plain.Json] = {}
         for projection in self._projections:
-            made.update(projection(self._run, records()))
-        return made
+            made.update(projection(standing))
+        masked: dict[str, plain.Json] = self._masker.mask(made)
+        return masked

@@ -103,6 +103,10 @@ class Library:
         return next((agent for agent in self.agents if agent.archetype == archetype), None)
 
 
+NO_OPTIONS: Mapping[str, plain.Json] = {"type": "object", "properties": {}, "additionalProperties": False}
+"""Schema of the options of languages that have none."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """
@@ -117,8 +121,12 @@ class Recipe:
     """Name for people."""
     document: Mapping[str, plain.Json]
     """The recipe itself, as plain JSON."""
+    source_sha256: str = ""
+    """Bare hash of its text, where the language shows it."""
     args_schema: Mapping[str, plain.Json]
     """JSON Schema of its arguments, declared or derived."""
+    options_schema: Mapping[str, plain.Json] = field(default_factory=lambda: NO_OPTIONS)
+    """JSON Schema of what its runs can be told beside them; strict."""
     task_patterns: tuple[str, ...] = ()
     """Phrases and `/expressions/` that route a task to it."""
     total_steps: int | None = None

@@ -35,6 +35,10 @@ class RetryPolicy:
     """What each further delay is multiplied by; 1 keeps it level."""
     max_seconds: float = 300.0
     """Longest delay."""
+    exit_codes: tuple[int, ...] = ()
+    """Exit codes of commands that are worth another try, beside `codes`."""
+    final_exit_codes: tuple[int, ...] = ()
+    """Exit codes of commands that never are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +145,22 @@ class CommitFile(Operation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Capture:
+    """
+    What a command's standard output is read as, and what it must hold.
+    """
+
+    mode: Literal["text", "lines", "json"] = "text"
+    """A text, a list of its lines, or one JSON document."""
+    allow_parse_error: bool = False
+    """Whether output that is no JSON is kept as text, and is no failure."""
+    schema_file: str | None = None
+    """Path inside the workspace of a JSON Schema that the JSON must fit."""
+    require: tuple[Mapping[str, plain.Json], ...] = ()
+    """Places of the JSON by JSON Pointer, and what must stand there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Command(Operation):
     """
     Run a program in the workspace; the output is `{"exit_code", "stdout", "stderr", ...}`.
@@ -165,6 +185,16 @@ class Command(Operation):
     """Exit codes that are a success."""
     output_limit_bytes: int = 1024 * 1024
     """How much of each of its two outputs is held: the beginning of standard output, the end of standard error."""
+    capture: Capture | None = None
+    """
+    What standard output is read as. The output then has `captured`, the fields that its beginning became, in place of
+    `stdout`; what cannot be read, or is not as it must be, fails the try with `output_invalid`.
+    """
+    log: str | None = None
+    """
+    Name for its logs: `{log}.stderr` if there is any, `{log}.stdout` if the record does not hold all of it. None: both
+    always, under a name made of key and attempt.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +238,20 @@ class Refusal(Operation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Skip(Operation):
+    """
+    Record that a step is passed over by the recipe's own rule; its record is `skipped`, with `detail` as output.
+    """
+
+    kind: ClassVar[str] = "skip"
+
+    reason: str
+    """Why, in a sentence."""
+    detail: Mapping[str, plain.Json] = dataclasses.field(default_factory=dict)
+    """Facts for machines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Timer(Operation):
     """
     Wait for a duration that a restart does not begin anew.
@@ -223,7 +267,7 @@ class Timer(Operation):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate(Operation):
     """
-    Ask a person; the output is `{"decision", "message", "by_default"}`.
+    Ask a person; the output is `{"decision", "message", "by_default", "denied", "shown_sha256", ...}`.
     """
 
     kind: ClassVar[str] = "gate"
@@ -233,12 +277,14 @@ class Gate(Operation):
     """The question."""
     options: tuple[str, ...] = ("approve", "deny")
     """Decisions that can be given."""
+    denials: tuple[str, ...] = ("deny",)
+    """Those of them that are final: no resume ever goes past one."""
     default: str | None = None
-    """Decision taken when time runs out; None: the gate waits for ever."""
+    """Decision taken when time runs out, a denial as final as a person's; None: the gate waits for ever."""
     expires_seconds: float | None = None
     """Time until the default is taken."""
     shown_sha256: str | None = None
-    """Hash of what the person is shown and decides on."""
+    """Bare hash of what the person is shown and decides on; None: that of prompt and options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,13 +306,13 @@ class ChildRun(Operation):
 
 def body(operation: Operation) -> dict[str, plain.Json]:
     """
-    Return the operation as plain JSON with its kind, without fields at their default.
+    Return the operation as plain JSON with its kind, without fields at their default, and without its retries: they say
+    how often it is tried, not what is asked.
 
     Leaving defaults out keeps the hash of an old operation when a later version adds a field.
     """
     present = _present(operation)
-    if operation.retry is not None:
-        present["retry"] = _present(operation.retry)
+    present.pop("retry", None)
     return {"kind": operation.kind, **plain.plain(present)}
 
 
@@ -277,11 +323,14 @@ def fingerprint(encoded_body: bytes) -> str:
     return plain.labelled_sha256(encoded_body)
 
 
-def _present(value: Operation | RetryPolicy) -> dict[str, object]:
+def _present(value: object) -> dict[str, object]:
     kind: Any = type(value)
-    defaults = _defaults(kind)
-    fields = {name: getattr(value, name) for name in defaults}
-    return {name: field for name, field in fields.items() if field != defaults[name]}
+    present: dict[str, object] = {}
+    for name, default in _defaults(kind).items():
+        field = getattr(value, name)
+        if field != default:
+            present[name] = _present(field) if isinstance(field, Capture) else field
+    return present
 
 
 @functools.cache

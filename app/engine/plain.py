@@ -107,6 +107,12 @@ class Masker:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._secrets = tuple(sorted((s for s in set(secrets) if len(s) >= _SHORTEST_SECRET), key=len, reverse=True))
 
+    def hiding(self, secrets: Iterable[str]) -> Masker:
+        """
+        Return one that masks further secrets as well.
+        """
+        return Masker((*self._secrets, *secrets))
+
     def mask(self, value: Json) -> Json:
         """
         Return the value with each secret replaced by `***`, in keys as well.

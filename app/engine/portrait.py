@@ -14,6 +14,7 @@ from app.engine.durability import Durability
 from app.engine.journal_lines import facts_of
 from app.engine.records import Record
 from app.engine.runs import Transition
+from app.engine.slots import Standing
 from app.engine.states import RunState
 from app.engine.stepping import Work
 from app.engine.stores import RunLog
@@ -151,7 +152,7 @@ class Portrait:
     def _snapshots(self) -> Mapping[str, plain.Json]:
         view = self.view()
         files = {"run.json": views.manifest(view), "cache.json": views.cache(view)}
-        return files | self._context.files(view.living)
+        return files | self._context.files(Standing(status=self.status, updated_at=view.updated_at))
 
 
 def open_step(work: Work) -> views.OpenStep:

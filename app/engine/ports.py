@@ -4,7 +4,7 @@ Ports: what the engine needs of the outside world, and what drivers need of the 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Protocol, runtime_checkable
@@ -15,7 +15,7 @@ from app.engine.library import Library, Recipe
 from app.engine.operations import Gate, Operation
 from app.engine.records import BlobRef, Place, Record, Result, StepError, Usage
 from app.engine.runs import Ending, RunStart
-from app.engine.slots import Progress, Slot
+from app.engine.slots import Progress, Projection, Slot
 
 
 class Context(Protocol):
@@ -82,9 +82,9 @@ class Context(Protocol):
         Tell something, once in the life of the run, as an event `recipe.note`.
         """
 
-    def project(self, projection: Callable[[RunStart, Sequence[Record]], Mapping[str, plain.Json]]) -> None:
+    def project(self, projection: Projection) -> None:
         """
-        Register a pure function that makes further files of the run folder from its records.
+        Register what makes further files of the run folder, as often as its snapshots are written.
         """
 
 
@@ -175,6 +175,30 @@ class ComposingDialect(Protocol):
         """
 
 
+@runtime_checkable
+class SecretiveDialect(Protocol):
+    """
+    A language whose recipes name secrets.
+    """
+
+    def secrets(self, document: Mapping[str, plain.Json]) -> Secrets:
+        """
+        Return what must be masked in everything that a run of the recipe records.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secrets:
+    """
+    What a recipe must not let be seen.
+    """
+
+    names: frozenset[str] = frozenset()
+    """Variables of the service's environment whose values are secret."""
+    texts: frozenset[str] = frozenset()
+    """Secret texts that the recipe itself holds."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """
@@ -197,6 +221,8 @@ class Call:
     """Read the content behind a handle."""
     write_log: Callable[[str, str], Awaitable[None]]
     """Keep a text (name, text) under `logs/`, masked."""
+    asked_at: str | None = None
+    """When a gate was asked first; the same after a restart."""
 
 
 class Performer(Protocol):

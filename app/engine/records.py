@@ -112,6 +112,8 @@ class Place:
     """Slots read to build the input."""
     visit: int = 1
     """How often the flow has come through this step, this time included."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """How the operation was made, as texts for the logs of a run that is debugged, each by the ending of its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,8 +49,10 @@ class Runner:
         asleep: Asleep | None = None,
     ) -> None:
         start = equipment.copies.shared(log.loaded.start)
+        if isinstance(dialect, ports.SecretiveDialect):
+            equipment = equipment.hiding(dialect.secrets(start.recipe))
         self._run_id, self._run_log, self._slots, self._reach = start.run_id, log, slots, equipment.probes.reach
-        self._context = DriverContext(start, settlement.noter(log))
+        self._context = DriverContext(start, settlement.noter(log), equipment.masker)
         self._conductor = Conductor(lambda: dialect.drive(self._context))
         self._portrait = Portrait(log, self._context, equipment.clock, changed)
         self._durability = Durability(log, equipment.clock, self._storage_changed)

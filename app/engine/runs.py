@@ -42,6 +42,10 @@ class RunStart:
     """The task, as text."""
     args: Mapping[str, plain.Json] = field(default_factory=dict)
     """Arguments, defaults filled in; `initial_args` in run.json."""
+    options: Mapping[str, plain.Json] = field(default_factory=dict)
+    """How the recipe's language is to go about it, beside the arguments: what its runs can be told of that kind."""
+    folder: str | None = None
+    """The run's own folder, as an absolute path; None where it was begun without one."""
     session_id: str = ""
     """Work session that receipts belong to."""
     session_plan_task_id: int | None = None

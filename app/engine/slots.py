@@ -4,12 +4,13 @@ Slots: the named outputs of a run, as cache.json holds them (execution-modes, ap
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from app.engine import plain
 from app.engine.records import BlobRef
+from app.engine.states import RunState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +67,22 @@ class Progress:
     """Steps of the recipe, None where its flow can loop."""
     machine: Mapping[str, plain.Json] | None = None
     """Where a recipe that is a state machine stands, in its own words; None elsewhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """
+    What a driver does not know of its run, and the files that it makes for the run folder tell.
+    """
+
+    status: RunState
+    """Where the run stands."""
+    updated_at: str
+    """When it last changed."""
+
+
+Projection: TypeAlias = Callable[[Standing], Mapping[str, plain.Json]]
+"""Makes further files of the run folder, by name, from what the driver has seen; free of effects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

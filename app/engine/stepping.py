@@ -7,12 +7,12 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from app import clock, errors
-from app.engine import journal_lines, operations, plain, ports, probes, verdicts
+from app.engine import file_operations, gates, journal_lines, operations, plain, ports, probes, verdicts
 from app.engine.conductor import Ask
 from app.engine.decisions import DecisionKind
 from app.engine.events import EventType
@@ -42,6 +42,15 @@ class Equipment:
     """Named points for tests."""
     copies: Copies = field(default_factory=Copies)
     """What runs have frozen alike."""
+    environ: Mapping[str, str] = field(default_factory=dict)
+    """Environment that recipes can name secrets of."""
+
+    def hiding(self, secrets: ports.Secrets) -> Equipment:
+        """
+        Return it with further secrets masked.
+        """
+        values = {self.environ[name] for name in secrets.names if name in self.environ} | secrets.texts
+        return dataclasses.replace(self, masker=self.masker.hiding(values)) if values else self
 
 
 class Parked(BaseException):
@@ -153,6 +162,8 @@ class Stepper:
         work.started_at, work.began = self._equipment.clock.now(), self._equipment.clock.monotonic()
         if not self._goes_on_waiting(work):
             await self._note_start(work)
+        if isinstance(work.ask.operation, operations.Gate):
+            self._tell_asked(work, work.ask.operation)
         self._reach("step.after_started")
         self.home.began()
 
@@ -160,6 +171,8 @@ class Stepper:
         key, decisions = work.ask.key, self.home.log.loaded.decisions
         highest = decisions.highest_attempt.get(key, 0)
         if not work.idle or highest == 0 or highest in self._recorded.get(key, ()):
+            return False
+        if isinstance(work.ask.operation, operations.Gate) and key not in decisions.asked:
             return False
         work.attempt = highest
         return _due_seconds(work.ask.operation) is None or key in decisions.due
@@ -173,10 +186,17 @@ class Stepper:
         wait = _due_seconds(ask.operation)
         if wait is not None:
             facts["due_at"] = clock.stamp(self._equipment.clock.now() + timedelta(seconds=wait))
+        if isinstance(ask.operation, operations.Gate):
+            facts["gate_id"] = gates.gate_id(self._start.run_id, ask.key, work.attempt)
         sync = ask.operation.outside or wait is not None or ask.operation.on_interrupted != "rerun"
         await self.home.durability.commit(lambda: self.home.log.decide(DecisionKind.STARTED, facts, sync=sync))
         told = {"step_id": ask.place.step_id, "phase": ask.place.phase, "attempt": work.attempt}
         self.home.log.add_event(EventType.STEP_STARTED, ask.key, told)
+
+    def _tell_asked(self, work: Work, gate: operations.Gate) -> None:
+        log = self.home.log
+        asked = gates.OpenGate.of(self._start, work.ask.key, work.attempt, gate, log.loaded.decisions)
+        log.add_event(EventType.GATE_OPENED, work.ask.key, self._equipment.masker.mask(asked.told()))
 
     async def _perform(self, work: Work) -> Result:
         performer = self._equipment.performers.get(work.ask.operation.kind)
@@ -207,6 +227,7 @@ class Stepper:
             due_at=self.home.log.loaded.decisions.due.get(work.ask.key),
             read_blob=self._read_blob if not work.ask.operation.outside else self._read_blob_for_outside,
             write_log=self._write_log,
+            asked_at=self.home.log.loaded.decisions.asked.get(work.ask.key),
         )
 
     async def _write_log(self, name: str, text: str) -> None:
@@ -274,7 +295,7 @@ class Stepper:
         encoded = ask.encoded if masked is ask.body else plain.canonical(masked)
         if len(encoded) <= operations.INLINE_BODY_BYTES:
             return {"hash": ask.fingerprint, "body": masked}
-        if ask.operation.kind != operations.ToolCall.kind:
+        if ask.operation.kind not in (operations.ToolCall.kind, operations.Gate.kind):
             return {"hash": ask.fingerprint}
         blob = await self._keep(Content(value=masked, encoded=encoded))
         return {"hash": ask.fingerprint, "blob": blob.to_json()}
@@ -295,6 +316,9 @@ class Stepper:
             self.home.log.add_event(EventType.STEP_FAILED, record.key, told | {"error": record.line["error"]})
         else:
             told |= {"status": record.status.value, "preview": record.summary}
+            # First the answer: an opened run gets the events of a line again whose last one is missing.
+            if (answer := gates.answer_in(record)) is not None:
+                self.home.log.add_event(EventType.GATE_DECIDED, record.key, gates.told(answer))
             self.home.log.add_event(EventType.STEP_FINISHED, record.key, told)
 
     def _masked(self, result: Result) -> Result:
@@ -330,6 +354,8 @@ def _due_seconds(operation: operations.Operation) -> float | None:
             return operation.seconds
         case operations.Gate():
             return operation.expires_seconds
+        case file_operations.WaitForFiles():
+            return operation.timeout_seconds
     return None
 
 

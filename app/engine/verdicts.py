@@ -52,9 +52,18 @@ def retry_delay_seconds(policy: RetryPolicy | None, result: Result, tries: int) 
     """
     if result.status is not StepState.FAILED or policy is None or tries >= policy.max_attempts:
         return None
-    if policy.codes and (result.error is None or result.error.code not in policy.codes):
+    if not _worth_another(policy, result.error):
         return None
     return float(min(policy.initial_seconds * policy.factor ** (tries - 1), policy.max_seconds))
+
+
+def _worth_another(policy: RetryPolicy, error: StepError | None) -> bool:
+    exit_code = error.detail.get("exit_code") if error is not None else None
+    if exit_code in policy.final_exit_codes:
+        return False
+    if not policy.codes and not policy.exit_codes:
+        return True
+    return error is not None and (error.code in policy.codes or exit_code in policy.exit_codes)
 
 
 def sound(result: Result) -> Result:

@@ -18,9 +18,9 @@ from app.storage.disk import Disk, SyncRefused
 
 _KINDS: Mapping[Any, tuple[str, ...]] = {
     str: ("run_id", "recipe_id", "dialect", "created_at", "description", "session_id", "working_dir", "owner"),
-    dict: ("recipe", "frozen", "args", "labels"),
+    dict: ("recipe", "frozen", "args", "options", "labels"),
     int: ("driver_version", "priority", "depth", "exclusive_workspace", "adopted"),
-    (str, NoneType): ("idempotency_key", "request_sha256", "parent_run_id", "data_directory_id"),
+    (str, NoneType): ("idempotency_key", "request_sha256", "parent_run_id", "data_directory_id", "folder"),
 }
 
 

@@ -549,17 +549,18 @@ async def test_a_driver_may_end_its_run_in_its_own_way():
 
 async def test_projections_are_written_with_the_snapshots():
     """
-    A driver's further files are made from the records that count.
+    A driver's further files tell what it has seen, and how the run stands.
     """
 
     async def drive(ctx):
-        ctx.project(lambda run, lines: {"state.json": [record.key for record in lines]})
-        await ctx.perform("a", samples.tool("a"))
+        seen = []
+        ctx.project(lambda standing: {"state.json": [standing.status.value, *seen]})
+        seen.append((await ctx.perform("a", samples.tool("a"))).key)
 
     bench = logs.Bench(drive)
     await bench.run()
 
-    assert bench.disk.files["state.json"] == ["a"]
+    assert bench.disk.files["state.json"] == ["done", "a"]
 
 
 async def test_a_run_that_ended_is_only_shown_again():

@@ -73,12 +73,15 @@ def test_secrets_are_masked_wherever_they_stand():
 
 def test_an_operation_hides_its_defaults():
     """
-    A field added later leaves the hashes of older operations as they were.
+    A field added later leaves the hashes of older operations as they were; how often one is tried again does not count.
     """
     assert operations.body(samples.tool("x", a=(1, 2))) == {"kind": "tool_call", "tool": "x", "args": {"a": [1, 2]}}
     retried = operations.Timer(seconds=3, retry=operations.RetryPolicy(max_attempts=2))
 
-    assert operations.body(retried) == {"kind": "timer", "seconds": 3, "retry": {"max_attempts": 2}}
+    captured = operations.Command(argv=("ls",), capture=operations.Capture(mode="lines"))
+
+    assert operations.body(retried) == {"kind": "timer", "seconds": 3}
+    assert operations.body(captured) == {"kind": "command", "argv": ["ls"], "capture": {"mode": "lines"}}
 
 
 def test_a_fingerprint_does_not_depend_on_the_order_of_keys():
@@ -241,3 +244,24 @@ def test_the_start_of_a_run_is_read_back_as_written():
     start = samples.start(args={"a": [1]}, labels={"k": "v"})
 
     assert runs.RunStart.from_json(json.loads(plain.encode(start.to_json())) | {"later": 1}) == start
+
+
+@pytest.mark.parametrize(
+    ("policy", "error", "again"),
+    [
+        ({"exit_codes": (1, 124)}, {"code": "exit_code", "detail": {"exit_code": 1}}, True),
+        ({"exit_codes": (1, 124)}, {"code": "exit_code", "detail": {"exit_code": 3}}, False),
+        ({"exit_codes": (1,), "codes": ("timeout",)}, {"code": "timeout", "detail": {}}, True),
+        ({"exit_codes": (1,)}, {"code": "path_outside_workspace", "detail": {}}, False),
+        ({"final_exit_codes": (2,)}, {"code": "exit_code", "detail": {"exit_code": 2}}, False),
+        ({"final_exit_codes": (2,)}, {"code": "exit_code", "detail": {"exit_code": 7}}, True),
+    ],
+)
+def test_another_try_by_exit_code(policy, error, again):
+    """
+    Commands can be tried again after some exit codes, or after all but some.
+    """
+    result = verdicts.failed(error["code"], "", error["detail"])
+    policy = operations.RetryPolicy(max_attempts=2, initial_seconds=5, **policy)
+
+    assert (verdicts.retry_delay_seconds(policy, result, 1) == 5) is again
