@@ -199,6 +199,7 @@ def _equipment(
         operations.CommitFile.kind: checks.CommitFilePerformer(places),
         operations.OpenIssue.kind: issue_performer.IssuePerformer(kept.put_issue, world.clock),
         operations.Refusal.kind: refusals.RefusalPerformer(),
+        operations.Skip.kind: refusals.SkipPerformer(),
         **world.performers,
     }
     return runner.Equipment(

@@ -1,13 +1,14 @@
 """
-Refusals: steps that fail before anybody could be asked, put on record like every other failure.
+Refusals and skips: steps that nobody is asked for, put on record like every other.
 """
 
 from __future__ import annotations
 
 from typing import cast
 
-from app.engine import operations, ports, verdicts
+from app.engine import operations, plain, ports, verdicts
 from app.engine.records import Result
+from app.engine.states import StepState
 
 
 class RefusalPerformer:
@@ -21,3 +22,16 @@ class RefusalPerformer:
         """
         refusal = cast("operations.Refusal", call.operation)
         return verdicts.failed(refusal.code, refusal.message, refusal.detail)
+
+
+class SkipPerformer:
+    """
+    Perform `skip`: be passed over as the operation says.
+    """
+
+    async def perform(self, call: ports.Call) -> Result:
+        """
+        Return the facts of the operation.
+        """
+        skip = cast("operations.Skip", call.operation)
+        return Result(status=StepState.SKIPPED, output=dict(skip.detail), summary=plain.preview(skip.reason))

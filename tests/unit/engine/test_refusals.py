@@ -1,0 +1,28 @@
+"""
+Steps that nobody is asked for.
+"""
+
+from __future__ import annotations
+
+from app.engine import operations, refusals, states
+from tests.unit.calls import Desk
+
+
+async def test_a_refusal_fails_as_it_says() -> None:
+    """Code, message and facts are those of the operation."""
+    refusal = operations.Refusal(code="undefined_vars", message="There is no x.", detail={"undefined_vars": ["x"]})
+    result = await refusals.RefusalPerformer().perform(Desk().call(refusal))
+
+    assert result.status is states.StepState.FAILED
+    assert result.error is not None
+    assert (result.error.code, result.error.message) == ("undefined_vars", "There is no x.")
+    assert result.error.detail == {"undefined_vars": ["x"]}
+
+
+async def test_a_skip_is_no_failure() -> None:
+    """Its record is `skipped`, says why in a line, and has the facts as output."""
+    skip = operations.Skip(reason="the condition\ndoes not hold", detail={"exit_code": 0})
+    result = await refusals.SkipPerformer().perform(Desk().call(skip))
+
+    assert (result.status, result.error) == (states.StepState.SKIPPED, None)
+    assert (result.output, result.summary) == ({"exit_code": 0}, "the condition does not hold")
