@@ -17,6 +17,7 @@ sys.path.insert(0, str(ROOT))
 
 from app.agents import roster_rules  # noqa: E402
 from app.dialects import registry  # noqa: E402
+from app.dialects.amplifier import schema as amplifier  # noqa: E402
 from app.dialects.orchestrate import schema as orchestrate  # noqa: E402
 
 
@@ -28,6 +29,8 @@ def text_of(schema: Mapping[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    schemas = {name: dialect.json_schema() for name, dialect in registry.DIALECTS.items()}
-    for name, schema in {**schemas, **orchestrate.published(), "agents": roster_rules.SCHEMA}.items():
+    versioned = {"amplifier": amplifier.published(), "orchestrate": orchestrate.published()}
+    schemas = {name: dialect.json_schema() for name, dialect in registry.DIALECTS.items() if name not in versioned}
+    for name, schema in {**schemas, **versioned["amplifier"], **versioned["orchestrate"]}.items():
         (ROOT / "recipes" / "schema" / f"{name}.json").write_text(text_of(schema), encoding="utf-8")
+    (ROOT / "recipes" / "schema" / "agents.json").write_text(text_of(roster_rules.SCHEMA), encoding="utf-8")

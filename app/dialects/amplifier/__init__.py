@@ -1,0 +1,3 @@
+"""
+The dialect amplifier: prompts to agents in order, with conditions, loops and approvals (amplifier-recipe-schema).
+"""

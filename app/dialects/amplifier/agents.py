@@ -1,0 +1,134 @@
+"""
+Agents: who a step's `agent` is, and how the step changes what is set for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from app.engine import library, plain
+
+UNREACHABLE = (
+    "agent_missing",
+    "agent_refused_root",
+    "backend_unavailable",
+    "missing_secrets",
+    "rate_limited",
+    "unauthorized",
+    "unknown_backend",
+    "unknown_model",
+)
+"""Codes of errors after which the next of several preferences is tried."""
+
+TRANSIENT = ("agent_idle", "agent_timeout", "backend_unavailable", "model_crashed", "rate_limited")
+"""Codes of errors that pass: the network, time, too many prompts."""
+
+_KNOWN = ("backend", "model", "role", "instruction", "system", "max_tokens", "providers", "session")
+
+_Object: TypeAlias = Mapping[str, plain.Json]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Voice:
+    """
+    How an agent is asked.
+    """
+
+    agent_id: str
+    """The configured agent."""
+    backend: str
+    """Backend that it speaks through."""
+    model: str | None
+    """Model; None: the backend's default."""
+    system: str | None
+    """Standing instruction."""
+    max_tokens: int | None
+    """Longest reply."""
+
+
+def find(name: str, agents: Iterable[library.Agent]) -> library.Agent | None:
+    """
+    Return the agent that a recipe means: by id, by the id behind its namespace, or by role.
+    """
+    known = list(agents)
+    short = name.rsplit(":", 1)[-1]
+    for wanted in (name, short):
+        for agent in known:
+            if agent.id == wanted:
+                return agent
+    return next((agent for agent in known if agent.archetype == short), None)
+
+
+def merged(below: plain.Json, above: plain.Json) -> plain.Json:
+    """
+    Return settings with others laid over them: objects field by field, lists of modules by module, all else as a whole.
+    """
+    if isinstance(below, Mapping) and isinstance(above, Mapping):
+        return {**below, **{name: merged(below.get(name), item) for name, item in above.items()}}
+    if _modules(below) and _modules(above):
+        named = {item["module"]: item for item in below}
+        return list({**named, **{item["module"]: merged(named.get(item["module"]), item) for item in above}}.values())
+    return above
+
+
+def voices(agent: _Object, step: _Object) -> tuple[Voice, ...]:
+    """
+    Return how a step's agent is asked, best way first.
+
+    Args:
+        agent: The agent as it was frozen.
+    """
+    settings = merged(dict(agent), step.get("agent_config") or {})
+    model = _of_providers(settings, "model")
+    preferred = step.get("provider_preferences") or [
+        {name: step[name] for name in ("provider", "model") if name in step}
+    ]
+    return tuple(
+        Voice(
+            agent_id=agent["id"],
+            backend=wanted.get("provider") or settings["backend"],
+            model=wanted.get("model") or (None if "provider" in wanted else model or settings.get("model")),
+            system=_system(settings),
+            max_tokens=step.get("max_tokens")
+            or _whole(_of_providers(settings, "max_tokens") or settings.get("max_tokens")),
+        )
+        for wanted in preferred
+    )
+
+
+def unused(agent_config: _Object) -> list[str]:
+    """
+    Return the settings of a step that no agent here understands, by dotted path.
+    """
+    found = [name for name in agent_config if name not in _KNOWN]
+    for provider in _listed(agent_config.get("providers")):
+        config = provider.get("config")
+        inner = config if isinstance(config, Mapping) else {}
+        found += [f"providers.{name}" for name in inner if name not in ("model", "max_tokens")]
+    return found
+
+
+def _modules(value: plain.Json) -> bool:
+    return isinstance(value, list) and all(isinstance(item, Mapping) and "module" in item for item in value)
+
+
+def _listed(value: plain.Json) -> Sequence[_Object]:
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+
+
+def _of_providers(settings: _Object, name: str) -> plain.Json:
+    configs = (provider.get("config") for provider in _listed(settings.get("providers")))
+    return next((config[name] for config in configs if isinstance(config, Mapping) and name in config), None)
+
+
+def _system(settings: _Object) -> str | None:
+    session = settings.get("session")
+    told = [settings.get("role"), settings.get("system"), settings.get("instruction")]
+    told += [session.get("instruction")] if isinstance(session, Mapping) else []
+    return "\n\n".join(text for text in told if isinstance(text, str) and text) or None
+
+
+def _whole(value: plain.Json) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

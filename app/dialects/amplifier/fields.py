@@ -1,0 +1,283 @@
+"""
+The fields of recipes: one table for each kind of object, from which schemas and load-time checks are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from app.engine import plain
+
+VERSIONS = ("1.1", "1.7")
+"""Versions of the language, oldest first; a recipe that names none is of the first."""
+FIRST, NEWEST = VERSIONS[0], VERSIONS[-1]
+"""The version of the document, and the one that has every field."""
+
+TYPES = ("agent", "bash", "recipe")
+"""What a step can be, by its `type`."""
+BEFORE, AFTER = "before", "after"
+"""Where the approval of a stage stands."""
+APPROVE, DENY = "approve", "deny"
+"""Decisions on an approval."""
+FAIL, CONTINUE, SKIP_REMAINING = "fail", "continue", "skip_remaining"
+"""What follows a step that failed."""
+
+DEFAULT_ITEM = "item"
+"""Loop variable where none is named."""
+DEFAULT_ITERATIONS = 100
+"""Most iterations of a loop that names no limit."""
+DEFAULT_TIMEOUT = 600
+"""Seconds that a step may take where it names no limit."""
+
+VARIABLE = r"^[A-Za-z0-9_]{1,100}$"
+"""Form of the names of variables that steps fill."""
+STEP_ID = r"^[A-Za-z0-9_-]{1,50}$"
+"""Form of the ids of steps, of which keys are made."""
+STAGE_NAME = r"^[A-Za-z0-9][A-Za-z0-9 _:-]{0,99}$"
+"""Form of the names of stages."""
+AGENT = r"^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$"
+"""Form of the names of agents, with or without a namespace."""
+
+_SEMVER = (
+    r"^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)"
+    r"(-(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)(\.(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*))*)?"
+    r"(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$"
+)
+_MOMENT = (
+    r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+    r"([Tt ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]+)?)?([Zz]|[+-]([01][0-9]|2[0-3]):?[0-5][0-9])?)?$"
+)
+_ENV_NAME = r"^[^=\s]{1,256}$"
+_MOST_SECONDS = 7 * 24 * 60 * 60
+_MOST_ITERATIONS = 100_000
+
+_Rule: TypeAlias = Mapping[str, plain.Json]
+
+_NO = {"type": "boolean", "default": False}
+_WORD = {"type": "string", "minLength": 1, "maxLength": 200}
+_TEXT = {"type": "string", "pattern": r"\S", "maxLength": 200_000}
+_CONDITION = {"type": "string", "minLength": 1, "maxLength": 2_000}
+_REFERENCE = {"type": "string", "minLength": 1, "maxLength": 500}
+_NAME = {"type": "string", "pattern": VARIABLE}
+_ID = {"type": "string", "pattern": STEP_ID}
+_SECONDS = {"type": "integer", "minimum": 1, "maximum": _MOST_SECONDS}
+_COUNT = {"type": "integer", "minimum": 1, "maximum": _MOST_ITERATIONS}
+_MS = {"type": "integer", "minimum": 0, "maximum": _MOST_SECONDS * 1000}
+_VALUES = {"type": "object", "propertyNames": {"pattern": r"^[A-Za-z0-9_-]{1,100}$"}}
+_MODEL = {"type": "string", "pattern": r"^[^*?\[\]\s]{1,200}$"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """
+    One field of one kind of object.
+    """
+
+    name: str
+    """Its name."""
+    rule: _Rule
+    """JSON Schema of its value."""
+    meaning: str
+    """What it says, in a sentence."""
+    required_in: tuple[str, ...] = ()
+    """Versions in which it must be there."""
+    since: str = FIRST
+    """Version that introduced it."""
+    below: str | None = None
+    """Kind of the object, or objects, that it holds."""
+    filled: bool = False
+    """Whether variables are put into it."""
+
+    def known_in(self, version: str) -> bool:
+        """
+        Tell whether a version has the field.
+        """
+        return VERSIONS.index(self.since) <= VERSIONS.index(version)
+
+
+def _one(kind: str) -> _Rule:
+    return {"$ref": f"#/$defs/{kind}"}
+
+
+def _field(name: str, rule: _Rule, meaning: str, **more: plain.Json) -> Field:
+    return Field(name=name, rule=rule, meaning=meaning, **more)
+
+
+def _must(name: str, rule: _Rule, meaning: str, **more: plain.Json) -> Field:
+    return Field(name=name, rule=rule, meaning=meaning, required_in=VERSIONS, **more)
+
+
+def _later(name: str, rule: _Rule, meaning: str, **more: plain.Json) -> Field:
+    return Field(name=name, rule=rule, meaning=meaning, since=NEWEST, **more)
+
+
+def _part(name: str, kind: str, meaning: str, **more: plain.Json) -> Field:
+    return Field(name=name, rule=_one(kind), meaning=meaning, below=kind, **more)
+
+
+def _list(kind: str) -> _Rule:
+    return {"type": "array", "items": _one(kind), "minItems": 1, "maxItems": 1_000}
+
+
+def _loop_fields() -> tuple[Field, ...]:
+    return (
+        _field("as", _NAME | {"default": DEFAULT_ITEM}, "Variable that holds the item."),
+        _field("max_iterations", _COUNT | {"default": DEFAULT_ITERATIONS}, "Most iterations; more fail the run."),
+        _later("index_as", _NAME, "Variable that holds the position, from 0."),
+        _later(
+            "parallel",
+            {"type": ["boolean", "integer"], "minimum": 1, "maximum": 1_000, "default": False},
+            "Whether iterations, or sub-steps, go on at once; a number: so many at a time.",
+        ),
+        _later("continue_on_error", _NO, "Whether the other iterations go on when one has failed."),
+        _later("break_if", _CONDITION, "Looked at after each iteration; if it holds, the loop is over.", filled=True),
+    )
+
+
+KINDS: Mapping[str, tuple[Field, ...]] = {
+    "recipe": (
+        _field("schema", {"enum": list(VERSIONS), "type": "string", "default": FIRST}, "Version of the language."),
+        _must("name", {"type": "string", "pattern": r"^[A-Za-z0-9_-]{1,100}$"}, "Id, unique among all recipes."),
+        _must(
+            "description", {"type": "string", "pattern": r"\S", "maxLength": 500}, "What it does, in one paragraph."
+        ),
+        _must("version", {"type": "string", "pattern": _SEMVER, "maxLength": 200}, "Its own version, semantic."),
+        _field("author", _WORD, "Who wrote it."),
+        _field("created", {"type": "string", "pattern": _MOMENT}, "When it was written, as ISO 8601."),
+        _field("updated", {"type": "string", "pattern": _MOMENT}, "When it was last changed, as ISO 8601."),
+        _field("tags", {"type": "array", "items": _WORD, "maxItems": 100}, "Words to find it by."),
+        _field("context", _VALUES, "Variables and their values; one that is empty must be given to a run."),
+        _later("args_schema", {"type": "object"}, "JSON Schema of what a run is given: types, defaults, what must be."),
+        _part("recursion", "recursion", "Limits of recipes that run recipes.", since=NEWEST),
+        _part("rate_limiting", "rate_limiting", "How fast models are asked.", since=NEWEST),
+        Field(
+            name="steps",
+            rule=_list("step"),
+            meaning="What is done, in order.",
+            below="step",
+            required_in=(FIRST,),
+        ),
+        _later("stages", _list("stage"), "Groups of steps with approvals, in place of `steps`.", below="stage"),
+        _later("final_output", _NAME, "Variable that is the result of the run."),
+    ),
+    "stage": (
+        _must("name", {"type": "string", "pattern": STAGE_NAME}, "Unique among the stages."),
+        _must("steps", _list("step"), "What is done in it, in order.", below="step"),
+        _part("approval", "approval", "Question to a person."),
+    ),
+    "approval": (
+        _field("required", _NO, "Whether the question is asked at all."),
+        _field("prompt", _TEXT, "What the person is asked.", filled=True),
+        _field("timeout", _SECONDS | {"minimum": 0, "default": 0}, "Seconds to wait for an answer; 0: for ever."),
+        _field("default", {"type": "string", "enum": [APPROVE, DENY], "default": DENY}, "Decision when time is up."),
+        _field("when", {"type": "string", "enum": [BEFORE, AFTER], "default": AFTER}, "Before or after the stage."),
+        _field("output", _NAME, "Variable that gets `decision`, `message` and `by_default`."),
+    ),
+    "step": (
+        _must("id", _ID, "Unique in the recipe."),
+        _later("type", {"type": "string", "enum": list(TYPES), "default": TYPES[0]}, "What the step is."),
+        Field(
+            name="agent",
+            rule={"type": "string", "pattern": AGENT},
+            meaning="Agent that is asked.",
+            required_in=(FIRST,),
+        ),
+        _field("mode", _WORD, "Mode of the agent, told before the prompt."),
+        Field(name="prompt", rule=_TEXT, meaning="What the agent is told.", filled=True, required_in=(FIRST,)),
+        _later("command", _TEXT, "What bash executes; values reach it as variables of the shell.", filled=True),
+        _later("cwd", _REFERENCE, "Folder that the command runs in, inside the workspace.", filled=True),
+        _later(
+            "env",
+            {"type": "object", "propertyNames": {"pattern": _ENV_NAME}, "additionalProperties": {"type": "string"}},
+            "Variables of the command's environment.",
+            filled=True,
+        ),
+        _later("output_exit_code", _NAME, "Variable that gets the exit code; no code fails the step then."),
+        _later("recipe", {"type": "string", "pattern": r"^[A-Za-z0-9_.-]{1,128}$"}, "Recipe that is run, by its id."),
+        _later("context", _VALUES, "All that the recipe is given.", filled=True),
+        _later("substeps", _list("step"), "Steps that are taken as one, in order or in parallel.", below="step"),
+        _field("condition", _CONDITION, "What must hold; otherwise the step is skipped.", filled=True),
+        _field("foreach", _REFERENCE, "List; the step is taken once for each item.", filled=True),
+        *_loop_fields()[:1],
+        _field("collect", _NAME, "Variable that gets the list of all results."),
+        *_loop_fields()[1:],
+        _part("nested_foreach", "nested_foreach", "Loop inside of the loop.", since=NEWEST),
+        _later("while_condition", _CONDITION, "The step is repeated as long as it holds.", filled=True),
+        _later("update_context", _VALUES, "Variables that each iteration changes, and their values.", filled=True),
+        _later("break_when", _CONDITION, "Looked at after each iteration; if it holds, the loop is over.", filled=True),
+        _field("output", _NAME, "Variable that gets the result."),
+        _later("parse_json", {"type": "boolean"}, "`true`: the result must hold JSON; `false`: it stays text."),
+        _field("agent_config", {"type": "object"}, "Settings of the agent that differ in this step."),
+        _later("provider", _WORD, "Backend that the agent speaks through."),
+        _later("model", _MODEL, "Model, or one of haiku, sonnet, opus."),
+        _later("provider_preferences", _list("preference"), "Backends and models, best first.", below="preference"),
+        _later("max_tokens", _COUNT | {"maximum": 1_000_000}, "Longest reply, in tokens."),
+        _field("timeout", _SECONDS | {"default": DEFAULT_TIMEOUT}, "Seconds that each try may take."),
+        _part("retry", "retry", "Further tries after errors that pass."),
+        _field(
+            "on_error",
+            {"type": "string", "enum": [FAIL, CONTINUE, SKIP_REMAINING], "default": FAIL},
+            "What follows when the step has failed.",
+        ),
+        _field(
+            "depends_on",
+            {"type": "array", "items": _ID, "maxItems": 1_000, "uniqueItems": True},
+            "Steps before this one that it needs.",
+        ),
+    ),
+    "nested_foreach": (
+        _must("foreach", _REFERENCE, "List of the inner loop; may name variables of the outer one.", filled=True),
+        *_loop_fields(),
+        _part("nested_foreach", "nested_foreach", "A loop inside of this one."),
+    ),
+    "retry": (
+        _field("max_attempts", {"type": "integer", "minimum": 1, "maximum": 100, "default": 3}, "Tries in all."),
+        _field(
+            "backoff",
+            {"type": "string", "enum": ["exponential", "linear"], "default": "exponential"},
+            "Whether the delay doubles each time, or grows by its first length.",
+        ),
+        _field("initial_delay", _SECONDS | {"minimum": 0, "default": 5}, "Seconds before the second try."),
+        _field("max_delay", _SECONDS | {"minimum": 0, "default": 300}, "Longest delay, in seconds."),
+    ),
+    "recursion": (
+        _field("max_depth", _COUNT | {"maximum": 20, "default": 5}, "Runs above a run that may still start one."),
+        _field("max_total_steps", _COUNT, "Most steps of a run, iterations counted; by default there is no limit."),
+    ),
+    "rate_limiting": (
+        _field("max_concurrent_llm", _COUNT | {"maximum": 1_000}, "Most agents that are asked at a time."),
+        _field("min_delay_ms", _MS, "Pause before each prompt."),
+        _part("backoff", "backoff", "Further tries of prompts that were refused as too many."),
+    ),
+    "backoff": (
+        _field("max_attempts", {"type": "integer", "minimum": 1, "maximum": 100, "default": 5}, "Tries in all."),
+        _field("initial_delay_ms", _MS | {"default": 1_000}, "Delay before the second try."),
+        _field("max_delay_ms", _MS | {"default": 60_000}, "Longest delay."),
+        _field(
+            "multiplier",
+            {"type": "number", "minimum": 1, "maximum": 100, "default": 2},
+            "What each further delay is multiplied by.",
+        ),
+    ),
+    "preference": (
+        _must("provider", _WORD, "Backend."),
+        _field("model", _MODEL, "Model, or one of haiku, sonnet, opus."),
+    ),
+}  # fmt: skip
+"""All kinds of objects, each with its fields in order."""
+
+
+def default(kind: str, name: str) -> plain.Json:
+    """
+    Return what holds where a field is left out.
+    """
+    return next(field.rule["default"] for field in KINDS[kind] if field.name == name)
+
+
+def of(kind: str, value: Mapping[str, plain.Json], name: str) -> plain.Json:
+    """
+    Return a field of an object, or what holds where it is left out.
+    """
+    return value[name] if name in value else default(kind, name)

@@ -1,0 +1,76 @@
+"""
+Replies: when what an agent or a command has said is data, and when it is text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from app import errors
+from app.engine import json_text, plain
+
+_FENCED = re.compile(r"\A\s*```[ \t]*(?:json|JSON)?[ \t]*\n(?P<inside>.*?)\n[ \t]*```\s*\Z", re.DOTALL)
+_BLOCK = re.compile(r"^[ \t]*```[ \t]*(?:json|JSON)?[ \t]*\n(?P<inside>.*?)\n[ \t]*```", re.DOTALL | re.MULTILINE)
+_OPENING = re.compile(r"[{\[]")
+_MOST_LOOKS = 200
+
+
+class NoData(ValueError):
+    """
+    A reply that had to hold JSON holds none.
+    """
+
+
+def read(said: str, parse_json: bool | None) -> plain.Json:
+    """
+    Return what a reply means.
+
+    Args:
+        parse_json: None: an object or a list is data if it is the whole reply, fenced or not; True: JSON is looked for
+            in the midst of words too; False: every reply is text.
+
+    Raises:
+        NoData: there had to be JSON and there is none.
+    """
+    if parse_json is False:
+        return said
+    whole = _value(said)
+    if whole is None:
+        fenced = _FENCED.match(said)
+        whole = _value(fenced["inside"]) if fenced else None
+    if whole is not None and (parse_json or isinstance(whole[0], dict | list)):
+        return whole[0]
+    return _found(said) if parse_json else said
+
+
+def _value(text: str) -> tuple[plain.Json] | None:
+    stripped = text.strip()
+    if not stripped:
+        return None
+    try:
+        return (json_text.read(stripped),)
+    except errors.InputRefused:
+        return None
+
+
+def _found(said: str) -> plain.Json:
+    """
+    Return the first JSON in the midst of words: a fenced block before anything else.
+    """
+    for block in _BLOCK.finditer(said):
+        value = _value(block["inside"])
+        if value is not None:
+            return value[0]
+    decoder = json.JSONDecoder()
+    for count, opening in enumerate(_OPENING.finditer(said)):
+        if count == _MOST_LOOKS:
+            break
+        try:
+            _, end = decoder.raw_decode(said, opening.start())
+        except (ValueError, RecursionError):
+            continue
+        value = _value(said[opening.start() : end])
+        if value is not None:
+            return value[0]
+    raise NoData("the reply holds no JSON")

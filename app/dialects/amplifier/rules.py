@@ -1,0 +1,270 @@
+"""
+Rules that no schema can tell: what excludes what, what a name refers to, what a text holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias
+
+from app import errors
+from app.dialects.amplifier import conditions, fields, templates, walk
+from app.engine import json_schemas, json_text, plain
+
+MOST_STEPS = 2_000
+"""Steps of one recipe, those inside of others counted."""
+
+_OF_TYPE: Mapping[str, tuple[str, ...]] = {
+    "agent": (
+        "agent", "prompt", "mode", "agent_config", "provider", "model", "provider_preferences", "max_tokens", "retry",
+        "timeout", "parse_json",
+    ),
+    "bash": ("command", "cwd", "env", "output_exit_code", "retry", "timeout", "parse_json"),
+    "recipe": ("recipe", "context"),
+    "substeps": ("substeps",),
+}  # fmt: skip
+_NEEDED: Mapping[str, tuple[str, ...]] = {
+    "agent": ("agent", "prompt"),
+    "bash": ("command",),
+    "recipe": ("recipe",),
+    "substeps": (),
+}
+_KINDS = frozenset(name for names in _OF_TYPE.values() for name in names)
+
+_OF_LOOP: Mapping[str, tuple[str, ...]] = {
+    "as": ("foreach",),
+    "nested_foreach": ("foreach",),
+    "break_if": ("foreach",),
+    "collect": ("foreach", "while_condition"),
+    "index_as": ("foreach", "while_condition"),
+    "max_iterations": ("foreach", "while_condition"),
+    "continue_on_error": ("foreach", "while_condition", "substeps"),
+    "parallel": ("foreach", "substeps"),
+    "update_context": ("while_condition",),
+    "break_when": ("while_condition",),
+}
+_TOGETHER = (
+    ("foreach", "while_condition"),
+    ("provider_preferences", "provider"),
+    ("provider_preferences", "model"),
+)
+_NAMES = ("as", "index_as", "collect", "output", "output_exit_code")
+_CONDITIONS = ("condition", "while_condition", "break_if", "break_when")
+_QUOTED = re.compile(r"'[^'\n]*'|\"(?:[^\"\\\n]|\\.)*\"|\\.")
+
+_Object: TypeAlias = Mapping[str, plain.Json]
+_Flaws: TypeAlias = Iterator[errors.Flaw]
+
+
+def flaws(document: _Object, version: str) -> _Flaws:
+    """
+    Return what is wrong with a recipe beside its schema; what is malformed is passed by.
+    """
+    yield from _of_parts(document)
+    yield from _of_args(document, version)
+    if len(walk.ids(document)) > MOST_STEPS:
+        yield json_schemas.flaw((), "too_many_steps", f"has more than {MOST_STEPS} steps")
+        return
+    ids, everywhere = set[str](), frozenset(walk.given(document) | walk.made(document))
+    for spot in walk.spots(document):
+        check = _Checks(version, everywhere)
+        if isinstance(spot, walk.Question):
+            yield from _of_approval(spot, check)
+            continue
+        if not spot.inner:
+            yield from _of_id(spot, ids)
+            yield from _of_dependencies(spot, document)
+            if version != fields.FIRST:
+                yield from _of_type(spot)
+            yield from _of_command(spot)
+        yield from _of_loop(spot)
+        yield from _of_texts(spot, check)
+    final = document.get("final_output")
+    if isinstance(final, str) and final not in everywhere:
+        near = json_schemas.nearest(final, everywhere)
+        yield json_schemas.flaw(("final_output",), "undefined_variable", f"{final:.80} is set nowhere{near}")
+
+
+# -- the whole recipe
+
+
+def _of_parts(document: _Object) -> _Flaws:
+    if "steps" in document and "stages" in document:
+        yield json_schemas.flaw((), "exclusive_fields", "has steps and stages, which exclude one another")
+    names: list[plain.Json] = []
+    for place, stage in walk.stages(document):
+        if place and stage.get("name") in names:
+            yield json_schemas.flaw((*place, "name"), "duplicate_name", "is the name of another stage")
+        names.append(stage.get("name"))
+
+
+def _of_args(document: _Object, version: str) -> _Flaws:
+    schema = document.get("args_schema")
+    if isinstance(schema, dict):
+        yield from json_schemas.schema_flaws(schema, ("args_schema",))
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    for place, names in ((("context",), document.get("context")), (("args_schema", "properties"), properties)):
+        for name in names if isinstance(names, dict) else ():
+            if name in walk.reserved(version):
+                yield _reserved((*place, name), name)
+
+
+def _of_approval(spot: walk.Question, check: _Checks) -> _Flaws:
+    approval, prompt = spot.approval, spot.approval.get("prompt")
+    if approval.get("required") is True and "prompt" not in approval:
+        yield json_schemas.flaw((*spot.place, "prompt"), "missing_field", "is missing: it says what is asked")
+    if isinstance(prompt, str):
+        yield from check.template((*spot.place, "prompt"), prompt, spot.known, "approvals")
+    if approval.get("output") in walk.reserved(check.version):
+        yield _reserved((*spot.place, "output"), approval["output"])
+
+
+# -- one step
+
+
+def _of_id(spot: walk.Spot, ids: set[str]) -> _Flaws:
+    name = spot.step.get("id")
+    if isinstance(name, str):
+        if name in ids:
+            yield json_schemas.flaw((*spot.place, "id"), "duplicate_id", f"{name:.80} is the id of another step")
+        ids.add(name)
+
+
+def _of_dependencies(spot: walk.Spot, document: _Object) -> _Flaws:
+    needed = spot.step.get("depends_on")
+    for index, name in enumerate(needed if isinstance(needed, list) else ()):
+        if not isinstance(name, str) or name in spot.earlier:
+            continue
+        place = (*spot.place, "depends_on", index)
+        if name == spot.step.get("id"):
+            yield json_schemas.flaw(place, "circular_dependency", "is the step itself")
+        elif name in walk.ids(document):
+            message = f"{name:.80} is not before this step; steps are taken in the order of the file"
+            yield json_schemas.flaw(place, "later_dependency", message)
+        else:
+            near = json_schemas.nearest(name, spot.earlier)
+            yield json_schemas.flaw(place, "unknown_step", f"there is no step {name!r:.80}{near}")
+
+
+def _of_type(spot: walk.Spot) -> _Flaws:
+    step = spot.step
+    kind = "substeps" if "substeps" in step else step.get("type", fields.TYPES[0])
+    if kind not in _OF_TYPE:
+        return
+    if kind == "substeps" and "type" in step:
+        yield json_schemas.flaw((*spot.place, "type"), "exclusive_fields", "means nothing beside substeps")
+    for name in _NEEDED[kind]:
+        if name not in step:
+            yield json_schemas.flaw((*spot.place, name), "missing_field", f"is missing in a step of type {kind}")
+    for name in step:
+        if name in _KINDS and name not in _OF_TYPE[kind]:
+            where = "beside substeps" if kind == "substeps" else f"in a step of type {kind}"
+            yield json_schemas.flaw((*spot.place, name), "misplaced_field", f"means nothing {where}")
+
+
+def _of_command(spot: walk.Spot) -> _Flaws:
+    command = spot.step.get("command")
+    for found in _QUOTED.finditer(command) if isinstance(command, str) else ():
+        if found[0].startswith("'") and any(templates.names(found[0])):
+            message = f"{found[0]:.80} is quoted so that the shell puts nothing in; use double quotes"
+            yield json_schemas.flaw((*spot.place, "command"), "quoted_variable", message)
+
+
+def _of_loop(spot: walk.Spot) -> _Flaws:
+    step = spot.step
+    for name, loops in _OF_LOOP.items():
+        if name in step and not any(loop in step for loop in loops):
+            message = f"means nothing without {' or '.join(loops)}"
+            yield json_schemas.flaw((*spot.place, name), "misplaced_field", message)
+    for one, other in _TOGETHER:
+        if one in step and other in step:
+            message = f"has {one} and {other}, which exclude one another"
+            yield json_schemas.flaw(spot.place, "exclusive_fields", message)
+    if "break_if" in step and step.get("parallel") not in (None, False):
+        message = "cannot end a loop whose iterations go on at once"
+        yield json_schemas.flaw((*spot.place, "break_if"), "exclusive_fields", message)
+    if "index_as" in step and step["index_as"] == step.get("as", fields.DEFAULT_ITEM):
+        yield json_schemas.flaw((*spot.place, "index_as"), "exclusive_fields", "is the name of the item")
+    looped = step.get("foreach")
+    if isinstance(looped, str) and templates.reference(looped) is None and templates.problem_of(looped) is None:
+        message = "must be one variable, as in {{files}}, whose value is a list"
+        yield json_schemas.flaw((*spot.place, "foreach"), "no_variable", message)
+
+
+def _of_texts(spot: walk.Spot, check: _Checks) -> _Flaws:
+    step = spot.step
+    for name in _NAMES:
+        if isinstance(step.get(name), str) and step[name] in walk.reserved(check.version):
+            yield _reserved((*spot.place, name), step[name])
+    updated = step.get("update_context")
+    for name in updated if isinstance(updated, dict) else ():
+        if name in walk.reserved(check.version):
+            yield _reserved((*spot.place, "update_context", name), name)
+    for field in fields.KINDS["nested_foreach" if spot.inner else "step"]:
+        if field.filled and field.name in step:
+            known = spot.inside
+            if field.name in ("break_if", "break_when", "update_context"):
+                known = spot.after
+            elif field.name in ("condition", "foreach", "while_condition"):
+                known = spot.before
+            for place, text in _texts(step[field.name], (*spot.place, field.name)):
+                yield from check.text(place, text, known, condition=field.name in _CONDITIONS)
+
+
+class _Checks:
+    def __init__(self, version: str, everywhere: frozenset[str]) -> None:
+        self.version = version
+        self._everywhere = everywhere
+
+    def text(self, place: json_text.Parts, text: str, known: frozenset[str], *, condition: bool) -> _Flaws:
+        if not condition:
+            yield from self.template(place, text, known)
+            return
+        try:
+            parsed = conditions.parse(text, self.version)
+        except conditions.Unreadable as error:
+            yield json_schemas.flaw(place, "invalid_condition", str(error))
+        else:
+            yield from self._undefined(place, conditions.variables(parsed), known)
+
+    def template(self, place: json_text.Parts, text: str, known: frozenset[str], where: str = "") -> _Flaws:
+        problem = templates.problem_of(text)
+        if problem is not None:
+            yield json_schemas.flaw(place, "invalid_template", problem)
+        yield from self._undefined(place, templates.names(text), known, where)
+
+    def _undefined(
+        self, place: json_text.Parts, names: Iterable[str], known: frozenset[str], where: str = ""
+    ) -> _Flaws:
+        for name in dict.fromkeys(names):
+            root, *path = name.split(".")
+            if root in walk.reserved(self.version):
+                there = walk.RESERVED_PARTS[root]
+                if len(path) != 1 or path[0] not in there or (root == "step" and where):
+                    message = f"{{{{{name:.80}}}}} is not told here; {root} has {', '.join(there)}"
+                    yield json_schemas.flaw(place, "undefined_variable", message)
+            elif root not in known:
+                yield json_schemas.flaw(place, "undefined_variable", self._missing(root, known))
+
+    def _missing(self, name: str, known: frozenset[str]) -> str:
+        if name in self._everywhere:
+            return f"{{{{{name:.80}}}}} is set only later in the flow; give it a value in context"
+        near = json_schemas.nearest(name, known)
+        return f"{{{{{name:.80}}}}} is set nowhere before{near}"
+
+
+def _reserved(place: json_text.Parts, name: str) -> errors.Flaw:
+    return json_schemas.flaw(place, "reserved_name", f"{name} has a meaning of its own; no variable can be called so")
+
+
+def _texts(value: plain.Json, place: json_text.Parts) -> Iterator[tuple[json_text.Parts, str]]:
+    match value:
+        case str():
+            yield place, value
+        case dict():
+            for name, item in value.items():
+                yield from _texts(item, (*place, name))
+        case list():
+            for index, item in enumerate(value):
+                yield from _texts(item, (*place, index))

@@ -1,0 +1,245 @@
+"""
+Templates: `{{name}}` in texts and what it stands for. Everything is put in in one pass: what a variable holds is never
+read as a template.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from app.engine import json_schemas, plain, records
+
+RESERVED = ("recipe", "session", "step")
+"""Names that every step can use, and no variable can have."""
+APPROVAL = "approval"
+"""One more such name from schema 1.7 on: the last approval."""
+
+_TOKEN = re.compile(r"\\\{\{|\{\{[ \t]*([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*)[ \t]*\}\}|\{\{")
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
+_MOST_NAMED = 50
+
+Part: TypeAlias = plain.Json
+"""Piece of a prompt: a text, or `{"blob": …}` for one kept outside the journal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """
+    A text so long that the journal keeps it as a blob.
+    """
+
+    text: str
+    """The text."""
+    blob: records.BlobRef
+    """Its handle."""
+
+
+Value: TypeAlias = "plain.Json | Kept"
+"""What a variable holds."""
+
+
+class Undefined(Exception):
+    """
+    A name stands for nothing.
+    """
+
+    def __init__(self, name: str, reason: str, available: tuple[str, ...]) -> None:
+        super().__init__(f"{{{{{name}}}}}: {reason}")
+        self.name = name
+        """As it is written, without braces."""
+        self.reason = reason
+        """Why, in a few words."""
+        self.available = available
+        """Variables that there are."""
+
+    def told(self, where: str) -> str:
+        """
+        Return the sentence that tells it, with what there is instead (amplifier-recipe-schema, condition expressions).
+        """
+        there = ", ".join(self.available[:_MOST_NAMED]) or "nothing"
+        why = f" ({self.reason})" if "." in self.name else ""
+        return f"Undefined variable in {where}: {{{{{self.name}}}}}{why}. Available: {there}"
+
+
+@dataclass(slots=True, kw_only=True)
+class Scope:
+    """
+    What names stand for at one place of a run; what is set in it is seen by the places inside of it.
+    """
+
+    own: dict[str, Value] = field(default_factory=dict)
+    """Variables that were set here."""
+    local: frozenset[str] = frozenset()
+    """Those of them that end with this place: loop variables, and what is told of a step."""
+    around: Scope | None = None
+    """The place around it."""
+    told: bool = True
+    """Whether its variables are named to who asks for one that there is not."""
+
+    def inside(self, **local: Value) -> Scope:
+        """
+        Return a place inside of this one with variables of its own, as a loop has.
+        """
+        return Scope(own=dict(local), local=frozenset(local), around=self)
+
+    def set(self, name: str, value: Value) -> None:
+        """
+        Let a variable hold a value from now on.
+        """
+        self.own[name] = value
+
+    def leave(self, inner: Scope) -> None:
+        """
+        Take over what was set inside, but for what ends there.
+        """
+        self.own.update({name: value for name, value in inner.own.items() if name not in inner.local})
+
+    def names(self) -> tuple[str, ...]:
+        """
+        Return the variables that there are, in the order in which they were set.
+        """
+        outer = self.around.names() if self.around else ()
+        own = [name for name in self.own if name not in RESERVED] if self.told else []
+        return tuple(dict.fromkeys((*outer, *own)))
+
+    def find(self, name: str) -> Value:
+        """
+        Return what a dotted name stands for.
+
+        Raises:
+            Undefined: nothing.
+        """
+        root, *path = name.split(".")
+        value = self._root(root, name)
+        for part in path:
+            match value:
+                case Mapping() if part in value:
+                    value = value[part]
+                case list() if _INDEX.fullmatch(part) and int(part) < len(value):
+                    value = value[int(part)]
+                case _:
+                    kind = "a text" if isinstance(value, Kept) else json_schemas.kind_of(value)
+                    raise Undefined(name, f"there is no {part!r:.80} in {kind}", self.names())
+        return value
+
+    def _root(self, root: str, name: str) -> Value:
+        place: Scope | None = self
+        while place is not None:
+            if root in place.own:
+                return place.own[root]
+            place = place.around
+        raise Undefined(name, "it was never set", self.names())
+
+
+def parts(template: str, scope: Scope) -> tuple[Part, ...]:
+    """
+    Return a text with its variables put in, as pieces in order; long texts stay where they are kept.
+
+    Raises:
+        Undefined: a name stands for nothing.
+    """
+    made: list[Part] = []
+    for piece in _pieces(template, scope):
+        if isinstance(piece, Kept):
+            made.append({"blob": piece.blob.to_json()})
+        elif made and isinstance(made[-1], str):
+            made[-1] += piece
+        elif piece:
+            made.append(piece)
+    return tuple(made)
+
+
+def text(template: str, scope: Scope) -> str:
+    """
+    Return a text with its variables put in.
+
+    Raises:
+        Undefined: a name stands for nothing.
+    """
+    return "".join(written(piece) for piece in _pieces(template, scope))
+
+
+def filled(template: plain.Json, scope: Scope) -> plain.Json:
+    """
+    Return a value with the variables put into its texts; a text that is one variable becomes what that holds.
+
+    Raises:
+        Undefined: a name stands for nothing.
+    """
+    match template:
+        case str():
+            alone = reference(template)
+            return text(template, scope) if alone is None else spoken(scope.find(alone))
+        case Mapping():
+            return {name: filled(item, scope) for name, item in template.items()}
+        case list():
+            return [filled(item, scope) for item in template]
+    return template
+
+
+def written(value: Value) -> str:
+    """
+    Return the text that a value is put in as: a text itself, anything else as JSON.
+    """
+    match value:
+        case Kept():
+            return value.text
+        case str():
+            return value
+    return plain.encode(value).decode()
+
+
+def spoken(value: Value) -> plain.Json:
+    """
+    Return a value as plain JSON.
+    """
+    return value.text if isinstance(value, Kept) else value
+
+
+def reference(template: str) -> str | None:
+    """
+    Return the name of the one variable that a text consists of, or None.
+    """
+    found = _TOKEN.fullmatch(template.strip())
+    return found[1] if found is not None and found[1] is not None else None
+
+
+def names(template: str) -> Iterator[str]:
+    """
+    Return the names in a text, in order.
+    """
+    return (found[1] for found in _TOKEN.finditer(template) if found[1] is not None)
+
+
+def replaced(template: str, by: Mapping[str, str]) -> str:
+    """
+    Return a text in which each name is replaced by a given text.
+    """
+    return _TOKEN.sub(lambda found: "{{" if found[1] is None else by[found[1]], template)
+
+
+def problem_of(template: str) -> str | None:
+    """
+    Return what is wrong with the syntax of a text, or None.
+    """
+    for found in _TOKEN.finditer(template):
+        if found[0] == "{{":
+            near = template[found.start() : found.start() + 40].split("\n")[0]
+            return f"{near!r} names no variable; write {{{{name}}}}, or \\{{{{ for the braces themselves"
+    return None
+
+
+def _pieces(template: str, scope: Scope) -> Iterator[str | Kept]:
+    end = 0
+    for found in _TOKEN.finditer(template):
+        yield template[end : found.start()]
+        end = found.end()
+        if found[1] is None:
+            yield "{{"
+        else:
+            value = scope.find(found[1])
+            yield value if isinstance(value, Kept) else written(value)
+    yield template[end:]

@@ -1,0 +1,190 @@
+"""
+A walk through a recipe: every step with its place, and the variables that there can be when the flow comes there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from app.dialects.amplifier import fields, templates
+from app.engine import json_text, plain
+
+_Object: TypeAlias = Mapping[str, plain.Json]
+_Names: TypeAlias = frozenset[str]
+
+RESERVED_PARTS: Mapping[str, tuple[str, ...]] = {
+    "recipe": ("name", "version", "description"),
+    "session": ("id", "started", "project"),
+    "step": ("id", "index"),
+    templates.APPROVAL: ("stage", "decision", "message", "by_default"),
+}
+"""What reserved names have behind the dot."""
+
+SETTING = ("output", "collect", "output_exit_code")
+"""Fields of a step that name a variable which it sets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spot:
+    """
+    One step, or one loop inside of a step, with what can be named there.
+    """
+
+    place: json_text.Parts
+    """Where it stands."""
+    step: _Object
+    """The step, or the inner loop."""
+    before: _Names
+    """Variables that its condition and its list can name."""
+    inside: _Names
+    """Variables that its prompt can name: loop variables too."""
+    after: _Names
+    """Variables that can be named after each iteration: what it sets itself too."""
+    earlier: tuple[str, ...]
+    """Ids of the steps before it."""
+    inner: bool = False
+    """Whether it is a loop inside of a step's loop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """
+    One approval, with what can be named there.
+    """
+
+    place: json_text.Parts
+    """Where it stands."""
+    approval: _Object
+    """The approval."""
+    known: _Names
+    """Variables that its prompt can name."""
+
+
+def reserved(version: str) -> tuple[str, ...]:
+    """
+    Return the names that no variable can have.
+    """
+    return templates.RESERVED if version == fields.FIRST else (*templates.RESERVED, templates.APPROVAL)
+
+
+def stages(document: _Object) -> Iterator[tuple[json_text.Parts, _Object]]:
+    """
+    Return the stages of a recipe with their places; one that has none is a single stage without a name.
+    """
+    if "stages" in document:
+        yield from ((("stages", index), stage) for index, stage in _objects(document["stages"]))
+    else:
+        yield (), document
+
+
+def steps(document: _Object) -> list[_Object]:
+    """
+    Return the steps of all stages, those inside of others not.
+    """
+    return [step for _, stage in stages(document) for _, step in _objects(stage.get("steps"))]
+
+
+def ids(document: _Object) -> tuple[str, ...]:
+    """
+    Return the ids of all steps, those inside of others included, in the order of the file.
+    """
+    return tuple(name for step in steps(document) for name in _ids(step))
+
+
+def spots(document: _Object) -> Iterator[Spot | Question]:
+    """
+    Return every step, inner loop and approval, in the order of the flow; what is malformed is passed by.
+    """
+    known, earlier = given(document), tuple[str, ...]()
+    for place, stage in stages(document):
+        asked = _mapping(stage.get("approval")) if place else {}
+        question = Question(place=(*place, "approval"), approval=asked, known=known)
+        if asked.get("when") == fields.BEFORE:
+            yield question
+            known |= _named(asked.get("output"))
+        yield from _in_order(stage.get("steps"), (*place, "steps"), known, earlier)
+        for _, step in _objects(stage.get("steps")):
+            known, earlier = known | set_by(step), (*earlier, *_ids(step))
+        if asked and asked.get("when") != fields.BEFORE:
+            yield dataclasses.replace(question, known=known)
+            known |= _named(asked.get("output"))
+
+
+def given(document: _Object) -> _Names:
+    """
+    Return the variables that a run begins with.
+    """
+    context, schema = document.get("context"), document.get("args_schema")
+    declared = schema.get("properties") if isinstance(schema, dict) else None
+    return frozenset((*_mapping(context), *_mapping(declared)))
+
+
+def made(document: _Object) -> _Names:
+    """
+    Return the variables that steps and approvals set.
+    """
+    found: _Names = frozenset().union(*map(set_by, steps(document)))
+    for _, stage in stages(document):
+        found |= _named(_mapping(stage.get("approval")).get("output"))
+    return found
+
+
+def set_by(step: _Object) -> _Names:
+    """
+    Return the variables that a step sets, and the steps inside of it.
+    """
+    own = frozenset(step[name] for name in SETTING if isinstance(step.get(name), str))
+    below = (set_by(substep) for _, substep in _objects(step.get("substeps")))
+    return own.union(_mapping(step.get("update_context")), *below)
+
+
+def _in_order(items: plain.Json, place: json_text.Parts, known: _Names, earlier: tuple[str, ...]) -> Iterator[Spot]:
+    for index, step in _objects(items):
+        yield from _of_step(step, (*place, index), known, earlier)
+        known, earlier = known | set_by(step), (*earlier, *_ids(step))
+
+
+def _of_step(step: _Object, place: json_text.Parts, known: _Names, earlier: tuple[str, ...]) -> Iterator[Spot]:
+    loops, inside = list[tuple[json_text.Parts, _Object, _Names]](), known
+    loop: plain.Json = step
+    while isinstance(loop, dict):
+        loops.append(((*place, *("nested_foreach",) * len(loops)), loop, inside))
+        inside |= _loop_variables(loop)
+        loop = loop.get("nested_foreach")
+    for where, loop, before in loops:
+        after = inside | set_by(step)
+        yield Spot(
+            place=where, step=loop, before=before, inside=inside, after=after, earlier=earlier, inner=loop is not step
+        )
+    if "foreach" not in step and step.get("parallel") not in (None, False):
+        for index, substep in _objects(step.get("substeps")):
+            yield from _of_step(substep, (*place, "substeps", index), inside, earlier)
+    else:
+        yield from _in_order(step.get("substeps"), (*place, "substeps"), inside, earlier)
+
+
+def _ids(step: _Object) -> tuple[str, ...]:
+    own = (step["id"],) if isinstance(step.get("id"), str) else ()
+    return (*own, *(name for _, substep in _objects(step.get("substeps")) for name in _ids(substep)))
+
+
+def _loop_variables(loop: _Object) -> _Names:
+    found = _named(loop.get("index_as"))
+    return found | _named(loop.get("as", fields.DEFAULT_ITEM)) if "foreach" in loop else found
+
+
+def _named(value: plain.Json) -> _Names:
+    return frozenset((value,)) if isinstance(value, str) else frozenset()
+
+
+def _mapping(value: plain.Json) -> _Object:
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(value: plain.Json) -> Iterator[tuple[int, _Object]]:
+    yield from (
+        (index, item) for index, item in enumerate(value if isinstance(value, list) else ()) if isinstance(item, dict)
+    )

@@ -1,0 +1,108 @@
+"""
+Tests of agents: who is meant, and how a step changes what is set for it.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from app.dialects.amplifier import agents
+from app.engine import library
+
+
+def _agent(id, archetype="reviewer", **more):
+    return library.Agent(id=id, archetype=archetype, tier="t3", backend="local", **more)
+
+
+CREW = (_agent("zen-architect"), _agent("reviewer-001"), _agent("foundation:explorer", "scout"), _agent("explorer"))
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("zen-architect", "zen-architect"),
+        ("foundation:zen-architect", "zen-architect"),
+        ("foundation:explorer", "foundation:explorer"),
+        ("explorer", "explorer"),
+        ("reviewer", "zen-architect"),
+        ("bundle:scout", "foundation:explorer"),
+        ("nobody", None),
+    ],
+)
+def test_who_is_meant(name, meant):
+    """
+    An agent is found by its id, by its id without the namespace, or by its role.
+    """
+    found = agents.find(name, CREW)
+
+    assert (found.id if found else None) == meant
+
+
+def test_deep_merge():
+    """
+    Given fields win, others are inherited; objects are merged inside, modules by their name, other lists as a whole.
+    """
+    below = {
+        "role": "r",
+        "limits": {"a": 1, "b": {"x": 1}},
+        "providers": [{"module": "one", "config": {"model": "m", "temperature": 0.1}}, {"module": "two"}],
+        "tags": ["x"],
+    }
+    above = {
+        "limits": {"b": {"y": 2}},
+        "providers": [{"module": "one", "config": {"temperature": 0.8}}, {"module": "three"}],
+        "tags": ["y"],
+    }
+
+    assert agents.merged(below, above) == {
+        "role": "r",
+        "limits": {"a": 1, "b": {"x": 1, "y": 2}},
+        "providers": [
+            {"module": "one", "config": {"model": "m", "temperature": 0.8}},
+            {"module": "two"},
+            {"module": "three"},
+        ],
+        "tags": ["y"],
+    }
+
+
+FROZEN = _agent("a", model="sonnet", role="You review.").to_json()
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        ({}, [("local", "sonnet", "You review.", None)]),
+        ({"model": "opus"}, [("local", "opus", "You review.", None)]),
+        ({"provider": "codex"}, [("codex", None, "You review.", None)]),
+        ({"provider": "codex", "model": "o"}, [("codex", "o", "You review.", None)]),
+        ({"max_tokens": 50}, [("local", "sonnet", "You review.", 50)]),
+        ({"agent_config": {"role": "Other."}}, [("local", "sonnet", "Other.", None)]),
+        ({"agent_config": {"session": {"instruction": "More."}}}, [("local", "sonnet", "You review.\n\nMore.", None)]),
+        (
+            {"agent_config": {"providers": [{"module": "p", "config": {"model": "claude-opus-4", "max_tokens": 9}}]}},
+            [("local", "claude-opus-4", "You review.", 9)],
+        ),
+        (
+            {"provider_preferences": [{"provider": "codex", "model": "o"}, {"provider": "gemini"}]},
+            [("codex", "o", "You review.", None), ("gemini", None, "You review.", None)],
+        ),
+    ],
+)
+def test_voices(step, expected):
+    """
+    Backend, model, instruction and length are the agent's, but for what the step says.
+    """
+    voices = agents.voices(FROZEN, step)
+
+    assert [(voice.backend, voice.model, voice.system, voice.max_tokens) for voice in voices] == expected
+    assert {voice.agent_id for voice in voices} == {"a"}
+
+
+def test_settings_that_nobody_understands():
+    """
+    What a step sets and no agent here can be told is named.
+    """
+    config = {"role": "r", "tools": [], "providers": [{"module": "p", "config": {"temperature": 0.8, "model": "m"}}, 3]}
+
+    assert agents.unused(config) == ["tools", "providers.temperature"]

@@ -1,0 +1,77 @@
+"""
+Tests of replies: what is data and what stays text.
+"""
+
+from __future__ import annotations
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from app.dialects.amplifier import replies
+
+PROSE = 'Here it is:\n\n```json\n{"severity": "high"}\n```\n\nThat is all.'
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ('{"severity": "high"}', {"severity": "high"}),
+        (' \n["a.py", "b.py"]\n', ["a.py", "b.py"]),
+        ('```json\n{"x": 1}\n```', {"x": 1}),
+        ("```\n[1, 2]\n```\n", [1, 2]),
+        (PROSE, PROSE),
+        ("Fine.", "Fine."),
+        ("", ""),
+        ("42", "42"),
+        ("true", "true"),
+        ('"quoted"', '"quoted"'),
+        ('{"x": 1', '{"x": 1'),
+        ('{"x": 1, "x": 2}', '{"x": 1, "x": 2}'),
+        ("{'x': 1}", "{'x': 1}"),
+        ('```json\n{"x": 1}\n```\n```json\n{"y": 1}\n```', '```json\n{"x": 1}\n```\n```json\n{"y": 1}\n```'),
+        ('```python\n{"x": 1}\n```', '```python\n{"x": 1}\n```'),
+    ],
+)
+def test_a_reply_that_is_json_is_data(said, expected):
+    """
+    A whole reply that is an object or a list, in one fence or without, is data; all else is text.
+    """
+    assert replies.read(said, None) == expected
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (PROSE, {"severity": "high"}),
+        ('The answer is {"x": [1, 2]} as you see.', {"x": [1, 2]}),
+        ("I looked at [them] and found [1, 2].", [1, 2]),
+        ("42", 42),
+        ("false", False),
+        ("null", None),
+        ('{"x": 1}', {"x": 1}),
+    ],
+)
+def test_json_is_looked_for(said, expected):
+    """
+    With `parse_json: true` the JSON may stand in the midst of words, a fenced block first, and may be any value.
+    """
+    assert replies.read(said, True) == expected
+
+
+@pytest.mark.parametrize("said", ["Fine.", "", "[them]", "{x}", "[" * 5000])
+def test_json_that_must_be_there(said):
+    """
+    With `parse_json: true` a reply without JSON is refused.
+    """
+    with pytest.raises(replies.NoData):
+        replies.read(said, True)
+
+
+@hypothesis.given(st.text())
+def test_text_stays_text(said):
+    """
+    With `parse_json: false` nothing is read into a reply.
+    """
+    assert replies.read(said, False) == said
+    assert replies.read('{"x": 1}', False) == '{"x": 1}'
