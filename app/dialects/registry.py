@@ -8,12 +8,14 @@ from collections.abc import Mapping
 
 from app.dialects.agent_recipes import AgentRecipes
 from app.dialects.control_room import ControlRoom
+from app.dialects.orchestrate import Orchestrate
 from app.dialects.prompt import Prompt
 from app.engine import ports
 
 DIALECTS: Mapping[str, ports.Dialect] = {
     "control_room": ControlRoom(),
     "agent_recipes": AgentRecipes(),
+    "orchestrate": Orchestrate(),
 }
 """One line for each."""
 

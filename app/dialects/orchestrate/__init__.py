@@ -1,3 +1,79 @@
 """
 The dialect orchestrate: workflows of commands and prompts to programs, with files as their queues (workflow-dsl).
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from app import errors
+from app.dialects.orchestrate import driver, graphs, parse, schema, scopes
+from app.engine import library, plain, ports, runs
+
+
+class Orchestrate:
+    """
+    The dialect as the rest of the program sees it.
+    """
+
+    name: str = parse.DIALECT
+    driver_version: int = 1
+    file_suffixes: tuple[str, ...] = (".yaml", ".yml")
+
+    def parse(self, source: str, stem: str) -> library.Recipe:
+        """
+        Read a workflow; the file's name is its id.
+        """
+        return parse.parse(source, stem)
+
+    def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
+        """
+        Return nothing: a workflow stands alone.
+        """
+        return []
+
+    def flaws(self, source: str, stem: str, library: library.Library) -> list[errors.Flaw]:
+        """
+        Return everything that is wrong with a workflow's text.
+        """
+        try:
+            self.parse(source, stem)
+        except errors.RecipeInvalid as error:
+            return list(error.flaws)
+        return []
+
+    def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
+        """
+        Return the hash of the workflow's text, by which a change of the file is seen, and the number of its steps.
+        """
+        return {"workflow_checksum": f"sha256:{recipe.source_sha256}", "total_steps": recipe.total_steps}
+
+    def graph(self, recipe: library.Recipe) -> dict[str, plain.Json]:
+        """
+        Return the steps, those of loops too, and where the flow goes from each.
+        """
+        return graphs.graph(recipe.document)
+
+    def json_schema(self) -> dict[str, plain.Json]:
+        """
+        Return the published JSON Schema of the newest version.
+        """
+        return schema.json_schema()
+
+    def secrets(self, document: Mapping[str, plain.Json]) -> ports.Secrets:
+        """
+        Return what the steps of a workflow name as secrets; a value that a step sets for such a name is one, too.
+        """
+        named = [spot.step for spot in scopes.spots(document) if "secrets" in spot.step]
+        return ports.Secrets(
+            names=frozenset(name for step in named for name in step["secrets"]),
+            texts=frozenset(
+                step["env"][name] for step in named for name in step["secrets"] if name in step.get("env", {})
+            ),
+        )
+
+    async def drive(self, ctx: ports.Context) -> runs.Ending:
+        """
+        Execute the workflow.
+        """
+        return await driver.drive(ctx)

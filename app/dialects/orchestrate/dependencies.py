@@ -100,6 +100,22 @@ def files(required: Iterable[str], optional: Iterable[str], fitting: Mapping[str
     return {path: path in needed for path in sorted(found, key=_bytes)}
 
 
+def excerpts(given: Mapping[str, bool], read: Mapping[str, Mapping[str, plain.Json]]) -> list[File]:
+    """
+    Return files with what was read of them.
+
+    Args:
+        given: Paths, and whether each is required.
+        read: Size and text of those that were read.
+    """
+    nothing: Mapping[str, plain.Json] = {"size_bytes": 0, "text": None}
+    return [
+        File(path=path, required=required, size_bytes=found["size_bytes"], text=found["text"])
+        for path, required in given.items()
+        for found in (read.get(path, nothing),)
+    ]
+
+
 def composed(prompt: str, wanted: Injection, given: Iterable[File]) -> Composed:
     """
     Return a prompt that tells of files; without files, or in the mode `none`, it is the same prompt.

@@ -250,6 +250,23 @@ KINDS: Mapping[str, tuple[Field, ...]] = {
 }  # fmt: skip
 """All kinds of objects, each with its fields in order."""
 
+OPTIONS: _Rule = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "on_error": {
+            "type": "string",
+            "enum": ["stop", "continue"],
+            "description": "What follows a failure that the workflow says nothing about; before `strict_flow`.",
+        },
+        "max_retries": _COUNT | {"maximum": 100, "description": "Further tries of providers that say nothing."},
+        "retry_delay_ms": _MS | {"description": "Time before each of those."},
+        "debug": {"type": "boolean", "description": "Whether logs tell how each command was made."},
+        "workflow_file": _PATH | {"description": "Path of the workflow's file, as the state shows it."},
+    },
+}
+"""What a run of a workflow can be told beside its context."""
+
 NOT_EMPTY = ("when", "on", "on_item_complete")
 """Kinds of objects that say nothing without a field."""
 

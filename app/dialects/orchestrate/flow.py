@@ -8,12 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from app.engine import plain
+from app.engine import operations, plain
 
 TIMED_OUT = 124
 """Exit code of a step that took too long."""
 PROVIDER_RETRIES = (1, TIMED_OUT)
 """Exit codes after which a provider is worth another try."""
+
+_INVALID = 2
+_FAILURES = ("exit_code", "signal", "timeout", "output_too_large")
 
 OnError = Literal["stop", "continue"]
 """What the command line says about failures that a workflow says nothing about."""
@@ -45,6 +48,32 @@ class Retries:
     """Time before each."""
     exit_codes: tuple[int, ...] | None
     """Exit codes after which there is another try; None: all but 0 and that of invalid input."""
+
+    def policy(self) -> operations.RetryPolicy | None:
+        """
+        Return the same as the engine takes it; None without further tries.
+        """
+        if self.further == 0:
+            return None
+        if self.exit_codes is None:
+            return self._policy(
+                codes=("exit_code", "signal", "timeout", "output_too_large"), final_exit_codes=(_INVALID,)
+            )
+        timed_out = ("timeout",) if TIMED_OUT in self.exit_codes else ()
+        return self._policy(codes=timed_out, exit_codes=self.exit_codes)
+
+    def _policy(
+        self, codes: tuple[str, ...], exit_codes: tuple[int, ...] = (), final_exit_codes: tuple[int, ...] = ()
+    ) -> operations.RetryPolicy:
+        return operations.RetryPolicy(
+            max_attempts=self.further + 1,
+            codes=codes,
+            exit_codes=exit_codes,
+            final_exit_codes=final_exit_codes,
+            initial_seconds=self.delay_seconds,
+            factor=1,
+            max_seconds=self.delay_seconds,
+        )
 
 
 def verdict(

@@ -50,7 +50,9 @@ def parse(source: str, stem: str) -> library.Recipe:
         dialect=DIALECT,
         label=document.get("name", stem),
         document=document,
+        source_sha256=plain.sha256(source.encode(errors="replace")),
         args_schema=_args_schema(document),
+        options_schema=fields.OPTIONS,
         total_steps=None if scopes.may_repeat(document) else len(document["steps"]),
     )
 

@@ -15,6 +15,10 @@ STDIN = "stdin"
 """Input mode in which the prompt is the program's standard input."""
 
 
+ARGV_BYTES = 100_000
+"""Most that a prompt may have to be an argument."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
     """
@@ -72,6 +76,16 @@ def invocation(
         ignored=tuple(name for name in given if not _uses(named, name)),
         prompt_in_argv=variables.PROMPT in named,
     )
+
+
+def problem_of_length(called: Invocation, prompt: str) -> str | None:
+    """
+    Return why a prompt cannot be an argument, None if it can or is none.
+    """
+    size = len(prompt.encode(errors="replace")) if called.prompt_in_argv else 0
+    if size <= ARGV_BYTES:
+        return None
+    return f"the prompt has {size} bytes, and an argument at most {ARGV_BYTES}; declare `input_mode: stdin`"
 
 
 def _uses(named: list[str], param: str) -> bool:

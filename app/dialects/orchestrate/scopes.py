@@ -24,6 +24,8 @@ class Scope:
     """The steps by name; of those that share one, the first."""
     outer: Scope | None
     """Scope of the loop around them."""
+    loop: Step | None = None
+    """The loop that they are the steps of."""
 
     def find(self, name: str) -> Step | None:
         """
@@ -31,6 +33,12 @@ class Scope:
         """
         found = self.steps.get(name)
         return found if found is not None or self.outer is None else self.outer.find(name)
+
+    def loops(self) -> list[Step]:
+        """
+        Return the loops around the steps, the innermost first.
+        """
+        return [] if self.loop is None or self.outer is None else [self.loop, *self.outer.loops()]
 
     def names(self) -> list[str]:
         """
@@ -64,13 +72,17 @@ class Spot:
 
 
 def spots(
-    workflow: Mapping[str, plain.Json], place: json_text.Parts = (), outer: Scope | None = None
+    workflow: Mapping[str, plain.Json],
+    place: json_text.Parts = (),
+    outer: Scope | None = None,
+    loop: Step | None = None,
 ) -> Iterator[Spot]:
     """
     Return every step in order, those of loops behind their loop; what is malformed is passed by.
 
     Args:
-        workflow: What has `steps`: a workflow, or a loop.
+        workflow: What has `steps`: a workflow, or what a step says about its loop.
+        loop: That step.
     """
     listed = workflow.get("steps")
     steps = [(index, step) for index, step in enumerate(listed if isinstance(listed, list) else ()) if _is_step(step)]
@@ -80,14 +92,14 @@ def spots(
         if isinstance(step.get("name"), str):
             named.setdefault(step["name"], step)
             first.setdefault(step["name"], index)
-    scope = Scope(steps=named, outer=outer)
+    scope = Scope(steps=named, outer=outer, loop=loop)
     for index, step in steps:
         name, here = step.get("name"), (*place, "steps", index)
         repeated = isinstance(name, str) and first[name] < index
         spot = Spot(place=here, step=step, scope=scope, repeated=repeated)
         yield spot
         if spot.loop is not None:
-            yield from spots(spot.loop, (*here, "for_each"), scope)
+            yield from spots(spot.loop, (*here, "for_each"), scope, step)
 
 
 def problem_of_goto(target: str, spot: Spot, everywhere: Mapping[str, plain.Json]) -> tuple[str, str] | None:

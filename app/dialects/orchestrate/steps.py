@@ -22,6 +22,10 @@ _OF_FORMS: Mapping[str, tuple[str, ...]] = {
 _JSON_ONLY = ("allow_parse_error", "output_schema", "output_require")
 _POINTER = re.compile(r"(?:/(?:[^~/]|~[01])*)*")
 
+_LIFECYCLE = "lifecycle"
+_ITERATION_CHARACTERS = 14
+_MOST_CHARACTERS = 200
+
 _Object: TypeAlias = Mapping[str, plain.Json]
 _Flaws: TypeAlias = Iterator[errors.Flaw]
 
@@ -37,6 +41,7 @@ def flaws(spot: scopes.Spot, document: _Object, everywhere: _Object) -> _Flaws:
     if spot.repeated:
         message = f"{spot.step['name']:.80} is the name of another step beside it"
         yield json_schemas.flaw((*spot.place, "name"), "duplicate_name", message)
+    yield from _of_name(spot)
     yield from _of_forms(spot)
     yield from _of_capture(spot)
     yield from _of_provider(spot, document)
@@ -53,6 +58,18 @@ def form(step: _Object) -> str | None:
     """
     present = [name for name in fields.FORMS if name in step]
     return present[0] if len(present) == 1 else None
+
+
+def _of_name(spot: scopes.Spot) -> _Flaws:
+    loops, name = spot.scope.loops(), str(spot.step.get("name"))
+    if loops and name == _LIFECYCLE and "on_item_complete" in loops[0]["for_each"]:
+        message = f"{name} is where the state tells what became of an item"
+        yield json_schemas.flaw((*spot.place, "name"), "reserved_name", message)
+    # Keys and names of logs hold the names of all loops around a step, with iterations and passages.
+    length = len(name) + sum(len(str(loop.get("name"))) + _ITERATION_CHARACTERS for loop in loops)
+    if length > _MOST_CHARACTERS:
+        message = f"is {length} characters long with the loops around it, more than {_MOST_CHARACTERS}"
+        yield json_schemas.flaw((*spot.place, "name"), "too_deep_loops", message)
 
 
 def _of_forms(spot: scopes.Spot) -> _Flaws:

@@ -523,3 +523,19 @@ def test_many_flaws_take_bounded_time():
     steps = [step(f"S{index}", unknown=1, on={"failure": {"goto": f"T{index}"}}) for index in range(900)]
 
     assert len(told(workflow(*steps, version="1.1"))) == 200
+
+
+def test_names_that_lead_nowhere():
+    """
+    A step cannot be named like what the state tells of an item, nor be so deep in loops that its key has no room.
+    """
+    moves = {"success": {"move_to": "done"}}
+    deep = step("S" * 64)
+    for name in ("A" * 64, "B" * 64):
+        deep = loop(name, deep)
+
+    assert flaws(workflow(loop("L", step("lifecycle"), on_item_complete=moves))) == {
+        ("$.steps[0].for_each.steps[0].name", "reserved_name")
+    }
+    assert flaws(workflow(loop("L", step("lifecycle")))) == set()
+    assert flaws(workflow(deep)) == {("$.steps[0].for_each.steps[0].for_each.steps[0].name", "too_deep_loops")}

@@ -1,0 +1,157 @@
+"""
+The driver: steps in order, jumps between them, and loops over lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from app import errors
+from app.dialects.orchestrate import flow, frames, lifecycle, results, state, taking, variables
+from app.engine import plain, ports, records, runs, slots
+
+STEP_FAILED = "step_failed"
+"""Code and reason of runs that a step has ended."""
+MOST_VISITS = 100_000
+"""How often the flow may come through a step of one scope; a run that goes on is one that runs in circles."""
+
+_Object: TypeAlias = Mapping[str, plain.Json]
+
+
+async def drive(ctx: ports.Context) -> runs.Ending:
+    """
+    Execute the workflow frozen in the run.
+
+    Raises:
+        errors.RunFailed: a step failed and nothing in the workflow catches it.
+    """
+    return await _Workflow(ctx).execute()
+
+
+class _Workflow:
+    def __init__(self, ctx: ports.Context) -> None:
+        self._ctx, self._document = ctx, ctx.run.recipe
+        self._facts = state.facts(ctx.run)
+        self._outermost = frames.Frame(steps=self._document["steps"])
+        self._unhandled: list[str] = []
+        self._finished = 0
+        self._total = ctx.run.frozen.get("total_steps")
+
+    async def execute(self) -> runs.Ending:
+        self._ctx.project(state.State(self._ctx.run, self._outermost).files)
+        self._show()
+        await self._pass(self._outermost)
+        return runs.Ending(partial=bool(self._unhandled), failed_steps=tuple(self._unhandled))
+
+    async def _pass(self, frame: frames.Frame) -> str | None:
+        """
+        Take the steps of a frame, and return the step outside of it that the flow jumps to; None at its end.
+        """
+        index = 0
+        while index < len(frame.steps):
+            target = await self._step(frame, frame.steps[index])
+            frame.running = None
+            if target is not None and target not in frame.positions:
+                frame.left_early = index < len(frame.steps) - 1 or frame.exit_code != 0
+                return target
+            index = index + 1 if target is None else frame.positions[target]
+        return None
+
+    async def _step(self, frame: frames.Frame, step: _Object) -> str | None:
+        name: str = step["name"]
+        visit = frame.visit(name)
+        if visit > MOST_VISITS:
+            message = f"the flow came through {name} more than {MOST_VISITS} times"
+            raise errors.RunFailed(message, code="runs_in_circles", key=frame.key(name, visit))
+        frame.running = name
+        spot = self._spot(frame, step, frame.key(name, visit), visit)
+        return await (self._loop if "for_each" in step else self._take)(frame, step, spot)
+
+    async def _take(self, frame: frames.Frame, step: _Object, spot: taking.Spot) -> str | None:
+        taken = await taking.take(self._ctx, step, spot)
+        frame.results[step["name"]] = taken.result
+        if (slot := results.slot(taken.result, taken.records[-1])) is not None:
+            self._ctx.fill(f"{frame.prefix}{step['name']}", slot)
+        self._finished += 1
+        return self._follow(frame, step, spot, taken)
+
+    def _follow(self, frame: frames.Frame, step: _Object, spot: taking.Spot, taken: taking.Taken) -> str | None:
+        frame.exit_code, frame.running = taken.exit_code, None
+        self._show()
+        strict, on_error = self._document["strict_flow"], self._ctx.run.options.get("on_error")
+        verdict = flow.verdict(step, taken.exit_code, strict_flow=strict, on_error=on_error)
+        if verdict.unhandled:
+            self._unhandled.append(spot.key)
+        if verdict.stops or verdict.unhandled:
+            frame.failed = True
+        if verdict.stops:
+            raise _failure(spot, taken)
+        return verdict.target
+
+    # -- loops
+
+    async def _loop(self, frame: frames.Frame, step: _Object, spot: taking.Spot) -> str | None:
+        entered, items = await taking.enter(self._ctx, step, spot)
+        if items is None:
+            return self._passed_by(frame, step, spot, entered)
+        over = frames.Iterations(key=spot.key, items=items)
+        frame.inside[step["name"]], frame.results[step["name"]] = over, over.passed
+        failed = False
+        while len(over.passed) < len(items):
+            inner = over.begin(step["for_each"], frame)
+            target = await self._iterate(inner, step, spot)
+            over.end()
+            failed = failed or inner.failed
+            if target is not None:
+                frame.failed, frame.exit_code = frame.failed or failed, None
+                return target
+        return self._follow_loop(frame, step, failed=failed)
+
+    async def _iterate(self, inner: frames.Frame, step: _Object, spot: taking.Spot) -> str | None:
+        try:
+            target = await self._pass(inner)
+        except errors.RunFailed:
+            await self._complete(inner, step, spot, success=False)
+            raise
+        await self._complete(inner, step, spot, success=not (inner.failed or inner.left_early))
+        return target
+
+    async def _complete(self, inner: frames.Frame, step: _Object, spot: taking.Spot, *, success: bool) -> None:
+        scope = self._scope(inner)
+        key = f"{spot.key}.moved[{scope.loops[0].index}]"
+        inner.lifecycle = await lifecycle.apply(self._ctx, step["for_each"], key, spot.place, scope, success=success)
+
+    def _passed_by(self, frame: frames.Frame, step: _Object, spot: taking.Spot, taken: taking.Taken) -> str | None:
+        frame.inside.pop(step["name"], None)
+        frame.results[step["name"]] = taken.result
+        return self._follow(frame, step, spot, taken)
+
+    def _follow_loop(self, frame: frames.Frame, step: _Object, *, failed: bool) -> str | None:
+        # What failed inside has been told there already; the loop's own handlers may still lead somewhere else.
+        frame.failed = frame.failed or (failed and "failure" not in step.get("on", {}))
+        frame.exit_code = int(failed)
+        return flow.verdict(step, int(failed), strict_flow=False).target
+
+    # -- where it stands
+
+    def _spot(self, frame: frames.Frame, step: _Object, key: str, visit: int) -> taking.Spot:
+        index = None if frame.outer is not None else frame.positions[step["name"]]
+        slot = f"{frame.prefix}{step['name']}"
+        place = records.Place(step_id=step["name"], step_index=index, output_slot=slot, visit=visit)
+        return taking.Spot(key=key, place=place, scope=self._scope(frame))
+
+    def _scope(self, frame: frames.Frame) -> variables.Scope:
+        return variables.Scope(run=self._facts, context=self._ctx.run.args, loops=frame.loops, steps=frame.seen())
+
+    def _show(self) -> None:
+        self._ctx.show(slots.Progress(finished_steps=self._finished, total_steps=self._total))
+
+
+def _failure(spot: taking.Spot, taken: taking.Taken) -> errors.RunFailed:
+    error = taken.result.get("error", {})
+    detail = {"step": spot.place.step_id, "exit_code": taken.exit_code, "context": error.get("context", {})}
+    message = f"the step {spot.key} failed: {error.get('message') or f'exit code {taken.exit_code}'}"
+    # What was looked up for the step is looked up anew when it is taken again.
+    causes = [record.key for record in taken.records]
+    return errors.RunFailed(message, code=STEP_FAILED, reason=STEP_FAILED, key=spot.key, detail=detail, causes=causes)

@@ -1,0 +1,57 @@
+"""
+The lifecycle of items: where an item's file goes when its steps are over (workflow-dsl, declarative task lifecycle).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from app.dialects.orchestrate import paths, variables
+from app.engine import file_operations, plain, ports, records
+
+_Object: TypeAlias = Mapping[str, plain.Json]
+
+
+async def apply(
+    ctx: ports.Context, loop: _Object, key: str, place: records.Place, scope: variables.Scope, *, success: bool
+) -> _Object | None:
+    """
+    Move an item's file, and return what the state tells of it; None where nothing is to be done with it.
+
+    An error is told there and changes nothing else.
+
+    Args:
+        key: Key of the move.
+        scope: What variables name at the end of the iteration.
+    """
+    action = loop.get("on_item_complete", {}).get("success" if success else "failure")
+    if action is None:
+        return None
+    item, filler = scope.loops[0].item, variables.Filler(scope)
+    folder = filler.text(action["move_to"])
+    told: dict[str, plain.Json] = {
+        "result": "success" if success else "failure",
+        "action": "move",
+        "from": item,
+        "to": None,
+        "action_applied": False,
+        "error": _problem(item, folder, filler),
+    }
+    if told["error"] is not None:
+        return told
+    record = await ctx.perform(key, file_operations.MoveFile(source=item, folder=folder), place)
+    if record.error is not None:
+        return told | {"error": record.error.message}
+    return told | {"to": record.output["to"], "action_applied": True}
+
+
+def _problem(item: plain.Json, folder: str, filler: variables.Filler) -> str | None:
+    if filler.gaps:
+        return f"${{{filler.gaps[0].name}}} stands for nothing: {filler.gaps[0].reason}"
+    if not isinstance(item, str):
+        return "the item is no text, so it names no file"
+    for path in (item, folder):
+        if (problem := paths.problem(path)) is not None:
+            return f"the path {path!r:.200} {problem}"
+    return None

@@ -1,0 +1,158 @@
+"""
+Results: what the records of a step become in the state (workflow-dsl, state file schema and error context).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from app.dialects.orchestrate import flow
+from app.engine import plain, records, slots
+
+INVALID = 2
+"""Exit code of a step that could not be begun, or whose output is not what it must be."""
+
+_OF_CODES: Mapping[str, int] = {
+    "timeout": flow.TIMED_OUT,
+    "program_missing": 127,
+    "program_not_executable": 126,
+    "output_too_large": 1,
+    "not_started": 1,
+    "internal_error": 1,
+}
+_SIGNALLED = 128
+_ARGUMENT_CHARACTERS = 1000
+_WAITED = ("files", "wait_duration_ms", "poll_count", "timed_out")
+
+Output: TypeAlias = Mapping[str, plain.Json]
+Result: TypeAlias = dict[str, plain.Json]
+
+
+def exit_code(record: records.Record) -> int:
+    """
+    Return the exit code of a step by its last record.
+    """
+    error = record.error
+    if error is None:
+        return 0
+    if error.code == "signal":
+        return _SIGNALLED + int(error.detail["number"])
+    told = error.detail.get("exit_code")
+    return told if isinstance(told, int) else _OF_CODES.get(error.code, INVALID)
+
+
+def skipped() -> Result:
+    """
+    Return the result of a step whose condition does not hold.
+    """
+    return {"status": "skipped", "exit_code": 0}
+
+
+def of_command(taken: Sequence[records.Record], output: Output, argv: Sequence[str], *, provides: bool) -> Result:
+    """
+    Return the result of a command or a provider.
+
+    Args:
+        taken: Records of the step's operations, the command's last.
+        output: Output of the command; empty where there is none.
+    """
+    record, captured = taken[-1], dict(output.get("captured") or {})
+    result = _measured(taken) | captured
+    if provides:
+        result["metrics"] = {
+            "provider_execution_ms": _milliseconds(taken[-1:]),
+            "file_io_ms": _milliseconds(taken[:-1]),
+        }
+    if record.error is not None:
+        context = dict(record.error.detail.get("context") or _context(record.error))
+        context["substituted_command"] = shown(argv)
+        result["error"] = _error(record, output, context)
+    return result
+
+
+def shown(argv: Iterable[str]) -> list[plain.Json]:
+    """
+    Return a command as people are told it: arguments that are prompts are cut.
+    """
+    return [argument[:_ARGUMENT_CHARACTERS] for argument in argv]
+
+
+def of_wait(taken: Sequence[records.Record], output: Output) -> Result:
+    """
+    Return the result of a wait for files.
+    """
+    result = _measured(taken) | {name: output[name] for name in _WAITED if name in output}
+    result["metrics"] = {"queue_wait_ms": output.get("wait_duration_ms", 0)}
+    if taken[-1].error is not None:
+        result["error"] = _error(taken[-1], {}, _context(taken[-1].error))
+    return result
+
+
+def of_refusal(taken: Sequence[records.Record]) -> Result:
+    """
+    Return the result of a step that could not be begun.
+    """
+    error = taken[-1].error
+    context = dict(error.detail) if error is not None else {}
+    return _measured(taken) | {"error": _error(taken[-1], {}, context)}
+
+
+def slot(result: Mapping[str, plain.Json], record: records.Record) -> slots.Slot | None:
+    """
+    Return what a step's result fills its slot with; None where it has nothing to say.
+    """
+    text = _text(result)
+    if text is None:
+        return None
+    large = len(text) > records.BLOB_BYTES
+    return slots.Slot(
+        type="artifact",
+        text=None if large else text,
+        blob=record.blob if large else None,
+        sha256=plain.sha256(text.encode()),
+        summary=record.summary,
+        key=record.key,
+    )
+
+
+def _text(result: Mapping[str, plain.Json]) -> str | None:
+    if "output" in result:
+        output: str = result["output"]
+        return output
+    if "json" in result:
+        return plain.encode(result["json"]).decode()
+    lines = result.get("lines", result.get("files"))
+    return None if lines is None else "".join(f"{line}\n" for line in lines)
+
+
+def _measured(taken: Sequence[records.Record]) -> Result:
+    code = exit_code(taken[-1])
+    return {
+        "status": "failed" if code else "completed",
+        "exit_code": code,
+        "started_at": taken[0].started_at,
+        "completed_at": taken[-1].completed_at,
+        "duration_ms": _milliseconds(taken),
+    }
+
+
+def _milliseconds(taken: Iterable[records.Record]) -> int:
+    return round(sum(float(record.line.get("duration_ms") or 0) for record in taken))
+
+
+def _context(error: records.StepError) -> Result:
+    if error.code == "timeout":
+        return {"timed_out": True, "timeout_sec": error.detail.get("timeout_seconds")}
+    return {name: value for name, value in error.detail.items() if name != "exit_code"}
+
+
+def _error(record: records.Record, output: Output, context: Mapping[str, plain.Json]) -> Result:
+    message = record.error.message if record.error is not None else ""
+    return {
+        "message": message,
+        "exit_code": exit_code(record),
+        "stdout_tail": output.get("stdout_tail", []),
+        "stderr_tail": output.get("stderr_tail", []),
+        "context": dict(context),
+    }

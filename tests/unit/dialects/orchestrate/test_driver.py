@@ -1,0 +1,462 @@
+"""
+Tests of the driver: order, jumps, loops, failures, and what the state tells of them.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from app.engine.states import RunState
+from tests.unit.dialects.orchestrate.theatre import Play
+from tests.unit.dialects.orchestrate.workshop import loop, step
+
+
+def goto(target):
+    """Return a branch."""
+    return {"goto": target}
+
+
+async def test_steps_in_order():
+    """
+    Steps are taken in order, and later ones can name what earlier ones have said.
+    """
+    play = Play(
+        step("A", command=["echo", "one"]),
+        step("B", command=["echo", "${steps.A.output}", "${context.x}", "${run.root}"]),
+        context={"x": 7},
+    )
+
+    assert await play.run() is RunState.DONE
+    assert play.state["steps"]["B"]["output"] == "one\n 7 .o/runs/r\n"
+    assert play.state["status"] == "completed"
+    assert play.state["steps"]["A"].items() >= {"status": "completed", "exit_code": 0, "truncated": False}.items()
+    assert play.ended["ending"] == {"reason": "completed", "partial": False, "failed_steps": []}
+
+
+async def test_the_state_has_its_head():
+    """
+    The state tells the workflow, its hash, when the run began, and its context.
+    """
+    play = Play(step(), context={"a": 1}, options={"workflow_file": "workflows/x.yaml"})
+    await play.run()
+
+    assert play.state["workflow_file"] == "workflows/x.yaml"
+    assert play.state["workflow_checksum"] == f"sha256:{play.recipe.source_sha256}"
+    assert play.state["schema_version"] == "1.1.1"
+    assert play.state["context"] == {"a": 1}
+    assert play.state["run_id"] == play.disk.start.run_id
+    assert play.state["started_at"] == play.disk.start.created_at
+
+
+async def test_a_failure_ends_the_run():
+    """
+    A step that fails and has no handler ends the run, and the state tells why.
+    """
+    play = Play(step("A", command=["exit", "3"]), step("B"))
+
+    assert await play.run() is RunState.FAILED
+    assert play.world.order() == ["A"]
+    assert play.state["status"] == "failed"
+    assert play.state["steps"]["A"]["status"] == "failed"
+    assert play.state["steps"]["A"]["error"] == {
+        "message": "exit code 3",
+        "exit_code": 3,
+        "stdout_tail": [],
+        "stderr_tail": [],
+        "context": {"substituted_command": ["exit", "3"]},
+    }
+    assert play.state["steps"]["B"] == {"status": "pending"}
+    assert play.ended["error"]["code"] == "step_failed"
+    assert play.ended["error"]["detail"]["exit_code"] == 3
+
+
+@pytest.mark.parametrize(("strict", "options"), [(False, {}), (True, {"on_error": "continue"})])
+async def test_failures_that_are_passed_by(strict, options):
+    """
+    Where failures do not stop the run it goes on and ends as partial, with the steps that failed.
+    """
+    play = Play(step("A", command=["false"]), step("B"), strict_flow=strict, options=options)
+
+    assert await play.run() is RunState.DONE
+    assert play.ended["ending"] == {"reason": "completed", "partial": True, "failed_steps": ["A"]}
+    assert play.state["status"] == "completed"
+
+
+async def test_on_error_stop_goes_before_a_lax_flow():
+    """
+    The command line can stop at failures that the workflow would pass by.
+    """
+    play = Play(step("A", command=["false"]), step("B"), strict_flow=False, options={"on_error": "stop"})
+
+    assert await play.run() is RunState.FAILED
+
+
+async def test_jumps_back_and_forth():
+    """
+    Jumps lead to any step beside; each passage has a key of its own, and the last result counts.
+    """
+    play = Play(
+        step("Check", command=["cat"], input_file="n", on={"failure": goto("Make"), "success": goto("Use")}),
+        step("Make", command=["true"], on={"success": goto("Check")}),
+        step("Use", command=["echo", "${steps.Check.output}"]),
+    )
+    play.world.files["n"] = "yes"
+    play.world.results["Check"] = [1]
+
+    assert await play.run() is RunState.DONE
+    assert play.world.order() == ["Check.input", "Check", "Make", "Check#2.input", "Check#2", "Use"]
+    assert play.state["steps"]["Use"]["output"] == "yes\n"
+
+
+async def test_end_is_a_target():
+    """
+    `_end` ends the run well, whatever stands behind.
+    """
+    play = Play(step("A", command=["false"], on={"always": goto("_end")}), step("B"))
+
+    assert await play.run() is RunState.DONE
+    assert play.world.order() == ["A"]
+    assert play.ended["ending"]["partial"] is False
+
+
+async def test_a_flow_that_runs_in_circles(monkeypatch):
+    """
+    A flow without end is stopped.
+    """
+    monkeypatch.setattr("app.dialects.orchestrate.driver.MOST_VISITS", 5)
+    play = Play(step("A", on={"success": goto("A")}))
+
+    assert await play.run() is RunState.FAILED
+    assert play.ended["error"]["code"] == "runs_in_circles"
+    assert len(play.world.asked) == 5
+
+
+# -- conditions, dependencies, prompts
+
+
+async def test_conditions():
+    """
+    A step whose condition does not hold is skipped, on record, and jumps nowhere.
+    """
+    play = Play(
+        step("A", when={"equals": {"left": "${context.n}", "right": "1"}}, on={"always": goto("_end")}),
+        step("B", when={"exists": "a/*"}),
+        step("C", when={"exists": "a/*", "not_exists": "b/*"}),
+        step("D", when={"equals": {"left": "${context.n}", "right": "2"}}),
+        context={"n": 2},
+    )
+    play.world.files = {"a/x": ""}
+
+    assert await play.run() is RunState.DONE
+    statuses = {name: result["status"] for name, result in play.state["steps"].items()}
+    assert statuses == {"A": "skipped", "B": "completed", "C": "completed", "D": "completed"}
+    assert play.state["steps"]["A"] == {"status": "skipped", "exit_code": 0}
+    assert play.disk.recorded() == ["A", "B.when", "B", "C.when", "C", "D"]
+
+
+async def test_missing_dependencies():
+    """
+    A pattern that fits nothing fails the step with 2 before it begins; a handler can catch that.
+    """
+    play = Play(
+        step("A", depends_on={"required": ["in/*.csv", "${context.f}"]}, on={"failure": goto("C")}),
+        step("B"),
+        step("C"),
+        context={"f": "x"},
+    )
+    play.world.files = {"x": ""}
+
+    assert await play.run() is RunState.DONE
+    assert play.state["steps"]["A"]["exit_code"] == 2
+    assert play.state["steps"]["A"]["error"]["context"] == {"failed_deps": ["in/*.csv"]}
+    assert play.world.order() == ["A.files", "C"]
+
+
+async def test_an_injected_prompt():
+    """
+    A provider gets its prompt with the files told, as argument or as input.
+    """
+    needs = {"required": ["doc/*"], "optional": ["more/*"], "inject": {"mode": "content", "instruction": "Read:"}}
+    play = Play(
+        step("A", provider="echo", input_file="p.md", depends_on={"required": ["doc/*"], "inject": True}),
+        step("B", provider="cat", input_file="p.md", depends_on=needs),
+    )
+    play.world.files = {"p.md": "Do ${context.x}", "doc/a": "AAA", "doc/b": "BBB"}
+    await play.run()
+    asked = dict(play.world.asked)
+
+    assert asked["A"].argv[1] == (
+        "The following files are required inputs for this task:\n- doc/a\n- doc/b\n\nDo ${context.x}"
+    )
+    assert asked["B"].stdin.startswith("Read:\n\n=== File: doc/a (3 bytes) ===\nAAA\n\n=== File: doc/b")
+    assert asked["B"].stdin.endswith("Do ${context.x}")
+
+
+async def test_a_missing_prompt():
+    """
+    A prompt that is not there fails the step with 2.
+    """
+    play = Play(step("A", provider="cat", input_file="p.md"))
+
+    assert await play.run() is RunState.FAILED
+    assert play.state["steps"]["A"]["exit_code"] == 2
+    assert "p.md is not there" in play.state["steps"]["A"]["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("made", "context"),
+    [
+        ({"command": ["echo", "${context.gone}"]}, {"undefined_vars": ["${context.gone}"]}),
+        ({"command": ["echo"], "output_file": "${context.up}/x"}, {"unsafe_path": "../x"}),
+        ({"command": ["echo"], "depends_on": {"required": ["${context.up}"]}}, {"unsafe_path": ".."}),
+        ({"wait_for": {"glob": "${context.root}*"}}, {"unsafe_path": "/*"}),
+        ({"when": {"exists": "${context.root}"}, "command": ["true"]}, {"unsafe_path": "/"}),
+        ({"provider": "echo", "input_file": "big"}, {"prompt_too_large": "echo"}),
+    ],
+)
+async def test_steps_that_cannot_be_begun(made, context):
+    """
+    Nothing is run where variables stand for nothing, paths lead out, or the prompt is too long for an argument.
+    """
+    play = Play(step("A", **made), context={"up": "..", "root": "/"})
+    play.world.files["big"] = "x" * 100_001
+
+    assert await play.run() is RunState.FAILED
+    assert play.state["steps"]["A"]["exit_code"] == 2
+    assert play.state["steps"]["A"]["error"]["context"] == context
+    assert "A" not in play.world.order()
+
+
+async def test_waiting():
+    """
+    A wait tells what it found; one that found too little ends with 124.
+    """
+    play = Play(
+        step("A", wait_for={"glob": "in/*", "timeout_sec": 9}),
+        step("B", wait_for={"glob": "in/*", "min_count": 2}, on={"failure": goto("_end")}),
+    )
+    play.world.files = {"in/x": ""}
+    await play.run()
+    a, b = play.state["steps"]["A"], play.state["steps"]["B"]
+
+    assert {name: a[name] for name in ("files", "wait_duration_ms", "poll_count", "timed_out", "exit_code")} == {
+        "files": ["in/x"], "wait_duration_ms": 7, "poll_count": 1, "timed_out": False, "exit_code": 0,
+    }  # fmt: skip
+    assert (b["exit_code"], b["timed_out"], b["error"]["context"]) == (
+        124,
+        True,
+        {"timed_out": True, "timeout_sec": 300},
+    )
+
+
+# -- retries
+
+
+async def test_retries():
+    """
+    Providers are tried again after 1 and 124 by the command line's rule, commands by their own and never after 2.
+    """
+    play = Play(
+        step("A", provider="echo"),
+        step("B", command=["true"], retries={"max": 2, "delay_ms": 0}),
+        step("C", command=["true"]),
+        options={"max_retries": 1, "retry_delay_ms": 0},
+        strict_flow=False,
+    )
+    play.world.results = {"A": [1, 0], "B": [7, 2], "C": [1]}
+
+    assert await play.run() is RunState.DONE
+    assert play.world.order() == ["A", "A", "B", "B", "C"]
+    assert [play.state["steps"][name]["exit_code"] for name in "ABC"] == [0, 2, 1]
+    assert play.ended["ending"]["failed_steps"] == ["B", "C"]
+
+
+# -- loops
+
+
+async def test_a_loop():
+    """
+    Steps of a loop are taken for each item, see their own iteration, and are told by iteration.
+    """
+    play = Play(
+        step("List", command=["echo", "a\nb"], output_capture="lines"),
+        loop(
+            "Each",
+            step("One", command=["echo", "${it} ${loop.index}/${loop.total}"]),
+            step("Two", command=["echo", "${steps.One.output}${steps.List.lines}"]),
+            items_from="steps.List.lines",
+            **{"as": "it"},
+        ),
+        step("End"),
+    )
+
+    assert await play.run() is RunState.DONE
+    assert [turn["One"]["output"] for turn in play.state["steps"]["Each"]] == ["a 0/2\n", "b 1/2\n"]
+    assert play.state["steps"]["Each"][1]["Two"]["output"] == 'b 1/2\n["a","b"]\n'
+    assert play.state["for_each"] == {"Each": {"items": ["a", "b"], "completed_indices": [0, 1], "current_index": None}}
+    assert play.world.order() == ["List", "Each[0].One", "Each[0].Two", "Each[1].One", "Each[1].Two", "End"]
+    assert list(play.last.view().board.slots) == [
+        "List", "Each[0].One", "Each[0].Two", "Each[1].One", "Each[1].Two", "End",
+    ]  # fmt: skip
+
+
+async def test_loops_in_loops():
+    """
+    Loops nest; the inner one sees the item of the outer one.
+    """
+    inner = loop("In", step("S", command=["echo", "${x}${y}"]), items=["1", "2"], **{"as": "y"})
+    play = Play(loop("Out", inner, items=["a", "b"], **{"as": "x"}))
+    await play.run()
+
+    assert [[turn["S"]["output"] for turn in out["In"]] for out in play.state["steps"]["Out"]] == [
+        ["a1\n", "a2\n"],
+        ["b1\n", "b2\n"],
+    ]
+
+
+async def test_a_failing_item_stops_the_run():
+    """
+    The state shows how far the loop came.
+    """
+    play = Play(loop("Each", step("S", command=["true"])))
+    play.world.results["Each[1].S"] = [4]
+
+    assert await play.run() is RunState.FAILED
+    assert play.state["for_each"]["Each"] == {"items": ["x", "y"], "completed_indices": [0], "current_index": 1}
+    assert [turn["S"]["status"] for turn in play.state["steps"]["Each"]] == ["completed", "failed"]
+
+
+async def test_items_that_are_no_list():
+    """
+    A loop without items fails with 2, tells the reference, and can be caught.
+    """
+    play = Play(
+        step("J", command=["echo", '{"a": 1}'], output_capture="json"),
+        {**loop("Each", step("S"), items_from="steps.J.json.a"), "on": {"failure": goto("_end")}},
+        step("Never"),
+    )
+
+    assert await play.run() is RunState.DONE
+    assert play.state["steps"]["Each"]["exit_code"] == 2
+    assert play.state["steps"]["Each"]["error"]["context"]["invalid_reference"][0]["reference"] == "steps.J.json.a"
+
+
+async def test_a_jump_out_of_a_loop():
+    """
+    A jump out of a loop leaves the other items.
+    """
+    play = Play(
+        loop("Each", step("S", on={"success": goto("End")}), step("T")),
+        step("Between"),
+        step("End"),
+    )
+    await play.run()
+
+    assert play.world.order() == ["Each[0].S", "End"]
+
+
+# -- lifecycle
+
+
+MOVES = {"success": {"move_to": "ok/${loop.index}"}, "failure": {"move_to": "bad"}}
+
+
+def queue(*steps, **more):
+    """Return a loop over two task files."""
+    return loop("Q", *steps, items=["in/a", "in/b"], on_item_complete=MOVES, **more)
+
+
+async def test_files_of_items_are_moved():
+    """
+    Success moves to one folder, a failure that nothing catches to the other; the state tells both.
+    """
+    play = Play(queue(step("S"), step("T")), strict_flow=False)
+    play.world.files = {"in/a": "", "in/b": ""}
+    play.world.results["Q[1].S"] = [1]
+    await play.run()
+
+    assert set(play.world.files) == {"ok/0/a", "bad/b"}
+    assert [turn["lifecycle"] for turn in play.state["steps"]["Q"]] == [
+        {"result": "success", "action": "move", "from": "in/a", "to": "ok/0/a", "action_applied": True, "error": None},
+        {"result": "failure", "action": "move", "from": "in/b", "to": "bad/b", "action_applied": True, "error": None},
+    ]
+    assert play.world.order()[-1] == "Q.moved[1]"
+
+
+async def test_a_failure_that_is_caught_is_a_success():
+    """
+    What a handler inside of the loop catches does not count.
+    """
+    play = Play(queue(step("S", on={"failure": goto("T")}), step("T")))
+    play.world.files = {"in/a": "", "in/b": ""}
+    play.world.results["Q[0].S"] = [1]
+
+    assert await play.run() is RunState.DONE
+    assert set(play.world.files) == {"ok/0/a", "ok/1/b"}
+
+
+@pytest.mark.parametrize(
+    ("steps", "results", "moved"),
+    [
+        ([step("S", on={"success": goto("_end")}), step("T")], {}, "bad/a"),
+        ([step("S"), step("T", on={"failure": goto("End")})], {"Q[0].T": [1]}, "bad/a"),
+        ([step("S"), step("T", on={"success": goto("End")})], {}, "ok/0/a"),
+    ],
+)
+async def test_jumps_out_of_an_item(steps, results, moved):
+    """
+    A jump out of a loop before its end is a failure of the item; one after its last step is not.
+    """
+    play = Play(queue(*steps), step("End"))
+    play.world.files = {"in/a": "", "in/b": ""}
+    play.world.results = results
+
+    assert await play.run() is RunState.DONE
+    assert set(play.world.files) == {moved, "in/b"}
+
+
+async def test_a_failure_that_ends_the_run_moves_first():
+    """
+    The file of the item that failed is moved before the run ends.
+    """
+    play = Play(queue(step("S")))
+    play.world.files = {"in/a": "", "in/b": ""}
+    play.world.results["Q[0].S"] = [1]
+
+    assert await play.run() is RunState.FAILED
+    assert set(play.world.files) == {"bad/a", "in/b"}
+    assert play.ended["error"]["key"] == "Q[0].S"
+
+
+async def test_a_move_that_fails_changes_nothing():
+    """
+    A file that is gone is told as an error of the lifecycle, and the item stays what it was.
+    """
+    play = Play(queue(step("S")))
+    play.world.files = {"in/b": ""}
+
+    assert await play.run() is RunState.DONE
+    told = play.state["steps"]["Q"][0]["lifecycle"]
+    assert (told["result"], told["action_applied"], told["to"]) == ("success", False, None)
+    assert "in/a is not there" in told["error"]
+    assert play.ended["ending"]["partial"] is False
+
+
+# -- debugging
+
+
+async def test_debugging():
+    """
+    A run that is debugged tells how commands were made; its steps are the same.
+    """
+    steps = (step("A", provider="echo", input_file="p", provider_params={"unused": 1}),)
+    quiet, debugged = Play(*steps), Play(*steps, options={"debug": True})
+    for play in (quiet, debugged):
+        play.world.files["p"] = "Hi"
+        await play.run()
+
+    assert "debug" not in quiet.state["steps"]["A"]
+    assert debugged.state["steps"]["A"]["debug"] == {
+        "command": ["echo", "Hi"], "cwd": "/w", "ignored_params": ["unused"], "env_count": 3,
+    }  # fmt: skip
+    assert quiet.world.asked == debugged.world.asked
