@@ -76,6 +76,7 @@ class ProjectSettings:
     """
 
     project: Path = _setting(Path.cwd, "PROJECT", "Folder of the project; its data is in `.control-room/` there.")
+    data: Path | None = _setting(None, "DATA_DIRECTORY", "Folder of all data, from the project; else `.control-room/`.")
     home: Path = _setting(_home, "HOME", "Folder whose `.control-room/` holds the user's own prompts.")
     allowed_roots: tuple[Path, ...] = _setting((), "ALLOWED_ROOTS", "Further folders a run's `working_dir` may be in.")
     database_url: str | None = _setting(None, "DATABASE_URL", "Index database; by default `.control-room/index.db`.")
@@ -86,7 +87,7 @@ class ProjectSettings:
         """
         Return the folder of all data.
         """
-        return self.project / ".control-room"
+        return self.project / (self.data or ".control-room")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,6 +295,7 @@ _READERS: Mapping[str, Any] = {
     "float": float,
     "bool": _boolean,
     "Path": Path,
+    "Path | None": Path,
     "tuple[str, ...]": _names,
     "tuple[Path, ...]": _paths,
 }

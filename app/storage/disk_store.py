@@ -15,9 +15,10 @@ from typing import Any, TypeVar
 
 from app import errors
 from app.engine import events, plain, probes, records, runs, stores
-from app.storage import creation, deletion, disk, layout, opening, repair
+from app.storage import creation, disk, layout
 from app.storage.admission import Admission
 from app.storage.archive import Archive
+from app.storage.care import Care
 from app.storage.commit_log import CommitLog
 from app.storage.committer import Committer, FileCommitter
 from app.storage.folder_log import FolderLog
@@ -40,6 +41,7 @@ class _Parts:
     admission: Admission
     opener: Opener
     archive: Archive
+    care: Care
 
 
 class DiskStore(abc.ABC):
@@ -264,8 +266,7 @@ class DiskStore(abc.ABC):
         """
         Report on each file of a run's authority.
         """
-        means = self._parts.means
-        return await means.workers.run(lambda: repair.verify(means.disk, run_id))
+        return await self._parts.care.verify(run_id)
 
     async def repair(self, run_id: str) -> dict[str, plain.Json]:
         """
@@ -275,7 +276,22 @@ class DiskStore(abc.ABC):
             errors.NotFound, errors.Conflict, errors.JournalCorrupt: there is no such run, it is being written, or its
                 start.json cannot be read.
         """
-        return await _uncut(self._repair(run_id))
+        return await _uncut(self._parts.care.repair(run_id))
+
+    async def show(self, run_id: str) -> None:
+        """
+        Write the snapshots of a run that is open here out now; nothing where it is not.
+
+        Raises:
+            errors.StorageFault: they could not be written.
+        """
+        await self._parts.care.show(run_id)
+
+    async def sweep(self) -> None:
+        """
+        Remove what lies in the trash; for who has the data directory alone, since the service does it unasked.
+        """
+        await self._parts.care.sweep(self._stopping.is_set)
 
     async def rebuild_index(self) -> dict[str, int]:
         """
@@ -318,6 +334,7 @@ class DiskStore(abc.ABC):
             admission=Admission(means, identity, reconciliation, opener.nursery),
             opener=opener,
             archive=Archive(means, opener.logs),
+            care=Care(means, opener, reconciliation),
         )
 
     def _make_committer(self, files: disk.Disk, commits: Workers, others: Workers, points: probes.Probes) -> Committer:
@@ -330,53 +347,12 @@ class DiskStore(abc.ABC):
             hold.release()
 
     async def _delete(self, run_id: str) -> None:
-        means = self._parts.means
-        self._parts.opener.nursery.let_go(run_id)
-        lock = await means.workers.run(lambda: opening.take(means.disk, run_id))
-        try:
-            await means.workers.run(lambda: _refuse_unfinished(means, run_id))
-            # Where its receipts lie must be known, since nobody can find out from its folder any more.
-            await means.index.settle()
-            await means.workers.run(lambda: deletion.put_away(means, run_id))
-        except OSError as error:
-            raise means.room.failed(layout.run_folder(run_id), error) from error
-        finally:
-            lock.release()
-        means.probes.reach("storage.delete.before_row")
-        await means.index.remove_run(run_id)
-        means.probes.reach("storage.delete.after_row")
+        await self._parts.care.delete(run_id)
         self._sweep_soon()
-
-    async def _repair(self, run_id: str) -> dict[str, plain.Json]:
-        parts = self._parts
-        means = parts.means
-        parts.opener.nursery.let_go(run_id)
-        lock = await means.workers.run(lambda: opening.take(means.disk, run_id))
-        try:
-            await means.committer.settle(run_id)
-            told = await means.workers.run(lambda: repair.repair(means, run_id))
-        except OSError as error:
-            raise means.room.failed(layout.run_folder(run_id), error) from error
-        finally:
-            lock.release()
-        await means.index.remove_run(run_id)
-        await parts.reconciliation.look_at(run_id)
-        return told
 
     def _sweep_soon(self) -> None:
         if self._serves and (self._sweeping is None or self._sweeping.done()):
-            sweeping = deletion.sweep(self._parts.means, self._stopping.is_set)
-            self._sweeping = asyncio.create_task(sweeping, name="sweep the trash")
-
-
-def _refuse_unfinished(means: Means, run_id: str) -> None:
-    try:
-        status = deletion.status(means.disk, run_id)
-    except errors.JournalCorrupt:
-        return
-    if not status.finished:
-        message = f"run {run_id} is {status.value}; only a finished run can be deleted"
-        raise errors.WrongState(message, detail={"run_id": run_id, "status": status.value})
+            self._sweeping = asyncio.create_task(self.sweep(), name="sweep the trash")
 
 
 async def _uncut(work: Coroutine[Any, Any, T]) -> T:

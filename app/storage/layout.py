@@ -28,6 +28,8 @@ CACHE = "cache.json"
 ADOPTED = "steps.jsonl.adopted"
 ADOPTED_CONTROL = "control.jsonl.adopted"
 LOGS = "logs"
+LATEST = "latest"
+"""Link among the folders of runs that a command line keeps to its newest one."""
 
 FOLDERS = (RUNS, TRASH, "audit", SESSIONS, "sessions", AGENT_SESSIONS, ISSUES, COMMITS)
 """Folders that a data directory always has."""
@@ -77,7 +79,7 @@ def run_ids(names: Iterable[str]) -> list[str]:
     """
     Return the names in `runs/` that can be runs.
     """
-    return [name for name in names if _RUN_ID.fullmatch(name)]
+    return [name for name in names if _RUN_ID.fullmatch(name) and name != LATEST]
 
 
 def projection(name: str) -> str:

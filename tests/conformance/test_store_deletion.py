@@ -75,6 +75,15 @@ async def test_a_deletion_that_was_cut_off_is_finished_at_start(house: House) ->
     assert house.files().names("runs/.trash") == []
 
 
+async def test_the_trash_can_be_swept_at_once(house: House) -> None:
+    """Whoever has the directory alone need not wait for a service to free the room."""
+    await houses.ended(house, "a")
+    await house.store.delete(RUN)
+    await house.store.sweep()
+
+    assert house.files().names("runs/.trash") == []
+
+
 async def test_a_deleted_id_can_be_used_and_deleted_again(house: House) -> None:
     """Runs of one id can go to the trash one after the other, before it is swept."""
     for _ in range(3):

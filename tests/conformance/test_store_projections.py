@@ -269,6 +269,17 @@ async def test_snapshots_are_current_at_rest(house: House) -> None:
     assert await house.store.read_snapshots(RUN) == {"run.json": {"count": 49}, "cache.json": {"a": 49}}
 
 
+async def test_snapshots_are_written_when_asked_for(house: House) -> None:
+    """The files of an open run are current once somebody has asked for them; of others nothing is asked."""
+    log = await houses.begun(house)
+    await log.rest()
+    log.refresh(lambda: {"state.json": {"x": 1}})
+    await house.store.show(RUN)
+    await house.store.show("another")
+
+    assert json.loads(house.content("state.json")) == {"x": 1}
+
+
 async def test_closing_writes_what_is_left(house: House) -> None:
     """Closing a run writes its snapshots, events and receipts."""
     log = await houses.begun(house)

@@ -41,6 +41,17 @@ def test_defaults_serve_the_current_folder_on_loopback(tmp_path: Path, monkeypat
     assert not fatal({})
 
 
+def test_the_data_directory_can_have_another_name(tmp_path: Path):
+    """
+    It is named from the project, or wherever it is.
+    """
+    beside = load({"CONTROL_ROOM_PROJECT": str(tmp_path), "CONTROL_ROOM_DATA_DIRECTORY": ".orchestrate"})
+    elsewhere = load({"CONTROL_ROOM_PROJECT": str(tmp_path), "CONTROL_ROOM_DATA_DIRECTORY": "/data"})
+
+    assert beside.project.data_directory == tmp_path / ".orchestrate"
+    assert elsewhere.project.data_directory == Path("/data")
+
+
 def test_every_setting_can_be_read_from_its_documented_variable(tmp_path: Path):
     """
     Each documented variable changes exactly one setting.
@@ -52,6 +63,7 @@ def test_every_setting_can_be_read_from_its_documented_variable(tmp_path: Path):
         "str": "error",
         "str | None": "text",
         "Path": str(tmp_path),
+        "Path | None": str(tmp_path),
         "tuple[str, ...]": "a, b",
         "tuple[Path, ...]": os.pathsep.join(["/x", "/y"]),
     }

@@ -60,3 +60,8 @@ def test_names_beside_runs_are_no_runs() -> None:
 
     assert layout.run_ids(names) == ["20260210T143000Z-abc123", "run_abc"]
     assert layout.unfinished_folders(names) == ["runs/.new-a"]
+
+
+def test_the_link_to_the_newest_run_is_no_run() -> None:
+    """Whoever lists the folders of runs passes over the link that a command line keeps beside them."""
+    assert layout.run_ids(["r1", "latest", ".trash", ".new-r2"]) == ["r1"]

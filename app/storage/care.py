@@ -1,0 +1,91 @@
+"""
+Care: what is done to runs that nobody executes, and to those that lie in the trash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from app import errors
+from app.engine import plain
+from app.storage import deletion, layout, opening, repair
+from app.storage.means import Means
+from app.storage.opener import Opener
+from app.storage.reconciliation import Reconciliation
+
+
+class Care:
+    """
+    Look after the folders of runs.
+    """
+
+    def __init__(self, means: Means, opener: Opener, reconciliation: Reconciliation) -> None:
+        self._means, self._opener, self._reconciliation = means, opener, reconciliation
+
+    async def delete(self, run_id: str) -> None:
+        """
+        Put a finished run into the trash.
+        """
+        means = self._means
+        self._opener.nursery.let_go(run_id)
+        lock = await means.workers.run(lambda: opening.take(means.disk, run_id))
+        try:
+            await means.workers.run(lambda: _refuse_unfinished(means, run_id))
+            # Where its receipts lie must be known, since nobody can find out from its folder any more.
+            await means.index.settle()
+            await means.workers.run(lambda: deletion.put_away(means, run_id))
+        except OSError as error:
+            raise means.room.failed(layout.run_folder(run_id), error) from error
+        finally:
+            lock.release()
+        means.probes.reach("storage.delete.before_row")
+        await means.index.remove_run(run_id)
+        means.probes.reach("storage.delete.after_row")
+
+    async def repair(self, run_id: str) -> dict[str, plain.Json]:
+        """
+        Keep what can be believed of a run, and leave it paused.
+        """
+        means = self._means
+        self._opener.nursery.let_go(run_id)
+        lock = await means.workers.run(lambda: opening.take(means.disk, run_id))
+        try:
+            await means.committer.settle(run_id)
+            told = await means.workers.run(lambda: repair.repair(means, run_id))
+        except OSError as error:
+            raise means.room.failed(layout.run_folder(run_id), error) from error
+        finally:
+            lock.release()
+        await means.index.remove_run(run_id)
+        await self._reconciliation.look_at(run_id)
+        return told
+
+    async def verify(self, run_id: str) -> dict[str, plain.Json]:
+        """
+        Report on each file of a run's authority.
+        """
+        return await self._means.workers.run(lambda: repair.verify(self._means.disk, run_id))
+
+    async def show(self, run_id: str) -> None:
+        """
+        Write the snapshots of a run that is open here out now; nothing where it is not.
+        """
+        log = self._opener.logs.get(run_id)
+        if log is not None:
+            await log.rest()
+
+    async def sweep(self, stopping: Callable[[], bool]) -> None:
+        """
+        Remove what lies in the trash.
+        """
+        await deletion.sweep(self._means, stopping)
+
+
+def _refuse_unfinished(means: Means, run_id: str) -> None:
+    try:
+        status = deletion.status(means.disk, run_id)
+    except errors.JournalCorrupt:
+        return
+    if not status.finished:
+        message = f"run {run_id} is {status.value}; only a finished run can be deleted"
+        raise errors.WrongState(message, detail={"run_id": run_id, "status": status.value})
