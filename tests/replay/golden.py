@@ -21,6 +21,7 @@ from app.engine.states import RunState
 from tests.unit.dialects import bench, example
 from tests.unit.dialects.agent_recipes import workshop
 from tests.unit.dialects.agent_recipes.workshop import Play, says
+from tests.unit.dialects.orchestrate import shows
 from tests.unit.engine import logs
 
 FOLDER = Path(__file__).parent
@@ -183,6 +184,8 @@ MADE: Mapping[str, Callable[[Path], Recordable]] = {
     "agent_recipes/long_reply": _long_reply,
     "agent_recipes/in_turn": _in_turn,
     "agent_recipes/tasks": _tasks,
+    "orchestrate/queue": lambda project: shows.queue(),
+    "orchestrate/failing": lambda project: shows.failing(),
 }
 """Every run that is recorded, and how it was made."""
 

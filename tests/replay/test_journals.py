@@ -13,7 +13,19 @@ import pytest
 
 from app import clock, errors
 from app.dialects.registry import DIALECTS
-from app.engine import conductor, context, decisions, journal_lines, plain, probes, records, replay, runner, stores
+from app.engine import (
+    conductor,
+    context,
+    decisions,
+    journal_lines,
+    operations,
+    plain,
+    probes,
+    records,
+    replay,
+    runner,
+    stores,
+)
 from app.engine.states import RunState
 from tests.replay import golden
 from tests.unit.engine import logs
@@ -21,6 +33,7 @@ from tests.unit.engine import logs
 ELSEWHERE: dict[str, dict[str, Any]] = {
     "control_room": {"description": "Something else"},
     "agent_recipes": {"args": {"backend": "x"}},
+    "orchestrate": {"args": {"who": "else", "on": True}},
 }
 """A fact of the start that each dialect's operations hold, changed."""
 
@@ -78,6 +91,10 @@ class Recorded:
             usage=record.usage,
             agent_session_id=record.agent_session_id,
         )
+
+
+def _all_operations(base=operations.Operation):
+    return [kind for each in base.__subclasses__() for kind in (each, *_all_operations(each))]
 
 
 def _lines(run):
@@ -150,7 +167,7 @@ async def test_a_restart_after_each_prefix_ends_the_same(run):
         disk.steps = [plain.encode(line) for line in _lines(run)[:length]]
         disk.blobs = {digest: content.encode() for digest, content in run.blobs.items()}
         performer: Any = Recorded(run)
-        kinds = ("tool_call", "agent_call", "commit_file", "check", "open_issue", "refusal")
+        kinds = {kind.kind for kind in _all_operations()}
         equipment = runner.Equipment(
             performers=dict.fromkeys(kinds, performer),
             clock=clock.FakeClock(),

@@ -457,6 +457,6 @@ async def test_debugging():
 
     assert "debug" not in quiet.state["steps"]["A"]
     assert debugged.state["steps"]["A"]["debug"] == {
-        "command": ["echo", "Hi"], "cwd": "/w", "ignored_params": ["unused"], "env_count": 3,
+        "command": ["echo", "Hi"], "cwd": "/workspace", "ignored_params": ["unused"], "env_count": 3,
     }  # fmt: skip
     assert quiet.world.asked == debugged.world.asked

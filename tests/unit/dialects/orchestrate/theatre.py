@@ -149,7 +149,11 @@ class Play:
         self.dialect = Orchestrate()
         self.recipe = self.dialect.parse(text, "flow")
         frozen = self.dialect.freeze(self.recipe, library.Library())
-        given = {"args": self.recipe.document.get("context", {}), "working_dir": "/w", "folder": "/w/.o/runs/r"}
+        given = {
+            "args": self.recipe.document.get("context", {}),
+            "working_dir": "/workspace",
+            "folder": "/workspace/.o/runs/r",
+        }
         self.disk = logs.Disk(
             samples.start(
                 dialect="orchestrate",

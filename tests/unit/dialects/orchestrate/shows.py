@@ -1,0 +1,88 @@
+"""
+Workflows with everything in them, ready to be run.
+"""
+
+from __future__ import annotations
+
+from tests.unit.dialects.orchestrate.theatre import Play
+from tests.unit.dialects.orchestrate.workshop import loop, step
+
+MOVES = {"success": {"move_to": "ok/${run.timestamp_utc}"}, "failure": {"move_to": "bad"}}
+
+
+def queue() -> Play:
+    """
+    Return tasks out of an inbox, one of which fails: conditions, dependencies, prompts, a wait, a lifecycle.
+    """
+    needs = {"required": ["doc/*"], "optional": ["none/*"], "inject": {"mode": "content"}}
+    play = Play(
+        step("Begin", command=["echo", "${context.who}"], when={"equals": {"left": "${context.on}", "right": "true"}}),
+        step("Never", when={"exists": "none/*"}),
+        step("Wait", wait_for={"glob": "in/*", "min_count": 2}),
+        step("List", command=["echo", "in/a\nin/b\nin/c"], output_capture="lines"),
+        loop(
+            "Each",
+            step("Ask", provider="cat", input_file="p.md", depends_on=needs),
+            step("Judge", command=["echo", '{"ok": true, "item": "${task}"}'], output_capture="json"),
+            step("Assert", command=["true"], when={"equals": {"left": "${steps.Judge.json.ok}", "right": "true"}}),
+            items_from="steps.List.lines",
+            **{"as": "task"},
+            on_item_complete=MOVES,
+        ),
+        step("Late", provider="cat", input_file="gone"),
+        step("End", command=["echo", "${run.id}"]),
+        context={"who": "me", "on": True},
+        strict_flow=False,
+    )
+    play.world.files = {"in/a": "", "in/b": "", "p.md": "Do it. " * 10_000, "doc/x": "X", "doc/y": "Y"}
+    play.world.results["Each[1].Assert"] = [1]
+    return play
+
+
+def winding() -> Play:
+    """
+    Return nested loops, jumps back, jumps out, and steps that are tried again.
+    """
+    inner = loop(
+        "In",
+        step("S", command=["echo", "${x}${y}"], on={"failure": {"goto": "Fix"}}),
+        step("T", command=["true"], on={"success": goto("U")}),
+        step("Fix", command=["true"], on={"always": goto("S")}),
+        step("U", provider="echo", provider_params={"n": "${loop.index}"}),
+        items=["1", "2"],
+        **{"as": "y"},
+    )
+    play = Play(
+        step("A", command=["true"], retries={"max": 3, "delay_ms": 0}),
+        loop("Out", inner, step("V", on={"failure": goto("B")}), items=["a", "b", "c"], **{"as": "x"}),
+        step("Skipped"),
+        step("B", command=["true"], on={"failure": goto("A")}),
+        step("C", command=["echo", "${steps.A.exit_code}"]),
+        context={},
+        options={"max_retries": 2, "retry_delay_ms": 0},
+    )
+    play.world.results = {
+        "A": [1, 1, 0],
+        "Out[0].In[1].S": [1],
+        "Out[1].In[0].U": [1, 124, 0],
+        "Out[1].V": [3],
+        "B": [1],
+        "Out#2[2].V": [1],
+    }
+    return play
+
+
+def failing() -> Play:
+    """
+    Return a loop whose second item ends the run.
+    """
+    play = Play(loop("Each", step("S", command=["echo", "${context.who}"]), step("T")), context={"who": "me"})
+    play.world.results["Each[1].S"] = [9]
+    return play
+
+
+def goto(target: str) -> dict[str, str]:
+    """
+    Return a branch.
+    """
+    return {"goto": target}

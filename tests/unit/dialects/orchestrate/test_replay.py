@@ -1,0 +1,86 @@
+"""
+Tests of workflows that are cut off: wherever that is, they end as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from app.engine.states import RunState
+from tests.unit.dialects.orchestrate import shows, theatre
+
+_TIMES = ("started_at", "completed_at", "duration_ms", "updated_at", "prev", "attempt", "retry_at")
+
+
+def _told(value):
+    match value:
+        case dict():
+            return {name: _told(item) for name, item in value.items() if name not in _TIMES}
+        case list():
+            return [_told(item) for item in value]
+    return value
+
+
+def _lines(play):
+    return [_told(json.loads(line)) for line in play.disk.steps]
+
+
+@pytest.mark.parametrize("make", [shows.winding, shows.queue, shows.failing])
+async def test_cut_off_before_any_step(make):
+    """
+    A process that dies while any try of any step is under way leaves the same journal and the same state in the end.
+    """
+    whole = make()
+    ended = await whole.run()
+    tries = [(json.loads(line)["key"], json.loads(line)["attempt"]) for line in whole.disk.steps]
+
+    assert len(tries) > 2
+    for dying in tries:
+        play = make()
+        play.world.dying = dying
+        with pytest.raises(theatre.Died):
+            await play.run()
+            raise theatre.Died
+        play.world.dying = None
+        state = await play.run()
+
+        assert state is ended
+        assert _lines(play) == _lines(whole)
+        assert _told(dict(play.state)) == _told(dict(whole.state))
+        assert play.world.files == whole.world.files
+
+
+async def test_the_way_it_goes():
+    """
+    Nested loops, jumps and further tries leave the keys that they must.
+    """
+    play = shows.winding()
+
+    assert await play.run() is RunState.DONE
+    keys = play.disk.recorded()
+    assert keys[:4] == ["A", "A", "A", "Out[0].In[0].S"]
+    assert keys[keys.index("Out[0].In[1].S") :][:3] == ["Out[0].In[1].S", "Out[0].In[1].Fix", "Out[0].In[1].S#2"]
+    assert keys.count("Out[1].In[0].U") == 3
+    assert "Out[2].In[0].S" not in keys
+    assert keys[keys.index("B") :][:3] == ["B", "A#2", "Out#2[0].In[0].S"]
+    assert keys[-3:] == ["Out#2[2].V", "B#2", "C"]
+    assert [turn["V"]["exit_code"] for turn in play.state["steps"]["Out"]] == [0, 0, 1]
+
+
+async def test_resuming_a_failure():
+    """
+    A resumed run takes the failed step again, and nothing before it.
+    """
+    play = shows.failing()
+    assert await play.run() is RunState.FAILED
+    ended = play.ended
+    play.disk.control.append(
+        json.dumps({"kind": "resumed", "at": ended["at"], "dead": [[at, at] for at in ended["causes"]]}).encode()
+    )
+    play.world.asked.clear()
+
+    assert await play.run() is RunState.DONE
+    assert play.world.order() == ["Each[1].S", "Each[1].T"]
+    assert play.state["for_each"]["Each"]["completed_indices"] == [0, 1]
