@@ -11,11 +11,11 @@ import signal
 import stat
 from collections.abc import Sequence
 
-from app.processes import jobs, marks, outlets, wardens, wire
+from app.processes import environments, jobs, marks, outlets, wardens, wire
 
 _DEFAULT_PATH = os.fsencode(os.defpath)
 _MARK_VARIABLE = marks.VARIABLE.encode()
-_NOT_INHERITED = (b"PWD", b"OLDPWD")
+_NOT_INHERITED = tuple(name.encode() for name in environments.NOT_INHERITED)
 _RESET = tuple(
     getattr(signal, name)
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGPIPE", "SIGXFSZ", "SIGCHLD", "SIGUSR1", "SIGUSR2")

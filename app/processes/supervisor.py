@@ -19,10 +19,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from app import clock
-from app.processes import launched, marks, register, sweeping, wardens, wire
+from app.processes import environments, launched, marks, register, sweeping, wardens, wire
 from app.processes.commands import HELD_BYTES, Active, Ended, NotStarted, Output, Request
 
-_OWN_PREFIX = "CONTROL_ROOM_"
 _FOLDER_MODE = 0o700
 _SERIES_BYTES = 8
 _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
@@ -46,8 +45,7 @@ class Supervisor:
         self._folder, self._ids, self._containment = folder, ids, containment
         # How many files a command may open; as many as this process if nothing else is said.
         self._files = files or resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        # What configures this process is none of a command's business; its token is among it.
-        self._environ = {name: value for name, value in environ.items() if not name.startswith(_OWN_PREFIX)}
+        self._environ = environments.inherited(environ)
         self._numbers = itertools.count(1)
         self._active: dict[int, Request] = {}
         self._register = ""

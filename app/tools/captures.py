@@ -6,7 +6,7 @@ and JSON output validation).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app import errors
@@ -18,8 +18,6 @@ MOST_LINES = 10_000
 """Most lines that the state keeps."""
 JSON_BYTES = 1024 * 1024
 """Most that is parsed."""
-LINES_BYTES = 16 * 1024 * 1024
-"""Most that is held to make lines of."""
 
 INVALID_OUTPUT = 2
 """Exit code of a step whose output is not what it must be."""
@@ -44,6 +42,8 @@ class Output:
     """How much it was."""
     complete: bool
     """Whether the text is all of it."""
+    is_utf8: bool = True
+    """Whether it was text throughout, so that nothing in it was replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +60,8 @@ class Rules:
     """JSON Schema that the JSON must fit; None without one."""
     require: Sequence[Mapping[str, plain.Json]] = ()
     """What must stand in the JSON, in order."""
-
-    @property
-    def held_bytes(self) -> int:
-        """
-        Return how much of the output has to be held.
-        """
-        return LINES_BYTES if self.mode == "lines" else JSON_BYTES
+    secrets: Collection[str] = ()
+    """Hidden in the JSON once more, because it may spell them in another way than the text they were hidden in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +136,7 @@ def _lines(output: Output, exit_code: int) -> Captured:
 
 def _json(output: Output, exit_code: int, rules: Rules) -> Captured:
     try:
-        value = _parsed(output)
+        value = plain.Masker(rules.secrets).mask(_parsed(output))
     except _Unreadable as error:
         return _unreadable(output, exit_code, rules, error)
     made = Captured(exit_code=exit_code, fields={"output_capture": "json", "json": value, "truncated": False})
@@ -162,6 +157,8 @@ class _Unreadable(Exception):
 def _parsed(output: Output) -> plain.Json:
     if output.size_bytes > JSON_BYTES or not output.complete:
         raise _Unreadable("overflow", f"the output is larger than {JSON_BYTES} bytes, so it is not parsed as JSON")
+    if not output.is_utf8:
+        raise _Unreadable("invalid", "the output cannot be parsed as JSON: it is not UTF-8")
     try:
         return json_text.read(output.text)
     except errors.InputRefused as error:

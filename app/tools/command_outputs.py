@@ -39,14 +39,28 @@ def said(output: commands.Output, limit_bytes: int, secrets: Collection[str], *,
     """
     held = output.content
     kept = held[max(len(held) - limit_bytes, 0) :] if at_end else held[:limit_bytes]
-    missing = output.size_bytes - len(held)
-    log = _masked(held, missing > 0, secrets, at_end=at_end)
-    if missing > 0:
-        note = f"[{missing} bytes are not kept]"
-        log = f"{note}\n{log}" if at_end else f"{log}\n{note}\n"
+    log = noted(output, whole(output, secrets, at_end=at_end), at_end=at_end)
     truncated = len(kept) < output.size_bytes
     text = log if kept == held and not truncated else _masked(kept, truncated, secrets, at_end=at_end)
     return Said(text=text, log=log, size_bytes=output.size_bytes, truncated=truncated)
+
+
+def whole(output: commands.Output, secrets: Collection[str], *, at_end: bool) -> str:
+    """
+    Return all that is held of an output.
+    """
+    return _masked(output.content, len(output.content) < output.size_bytes, secrets, at_end=at_end)
+
+
+def noted(output: commands.Output, text: str, *, at_end: bool) -> str:
+    """
+    Return the text of an output for a log, which tells how much is missing, if any is.
+    """
+    missing = output.size_bytes - len(output.content)
+    if missing <= 0:
+        return text
+    note = f"[{missing} bytes are not kept]"
+    return f"{note}\n{text}" if at_end else f"{text}\n{note}\n"
 
 
 def _masked(content: bytes, cut: bool, secrets: Collection[str], *, at_end: bool) -> str:

@@ -6,18 +6,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from app import errors, settings
-from app.engine import interruptions, operations, plain, ports, records, states
-from app.processes import commands
-from app.tools import command_outputs, command_places
+from app.engine import interruptions, operations, plain, ports, records
+from app.processes import commands, environments
+from app.tools import captures, command_captures, command_places, command_results
 from app.tools.workspaces import Workspaces
-
-DEFAULT_TIMEOUT_SECONDS = 24 * 60 * 60.0
-"""Wall-clock limit of one try where the operation sets none."""
 
 MAX_STDIN_BYTES = 16 * 1024 * 1024
 """Most that a command is given to read."""
@@ -57,22 +53,28 @@ class CommandPerformer:
         Perform one try of an `operations.Command`.
 
         The output is `{"exit_code", "signal", "stdout", "stderr", "stdout_bytes", "stderr_bytes", "stdout_truncated",
-        "stderr_truncated", "leftovers", "survivors", "cpu_seconds", "peak_bytes"}`, of a failed try too.
+        "stderr_truncated", "leftovers", "survivors", "cpu_seconds", "peak_bytes", "env_count"}`, of a failed try too.
+        Where the operation captures, `captured` stands in place of `stdout`, and a failed try has `stdout_tail` and
+        `stderr_tail`.
 
         Raises:
             errors.StepError: `invalid_command`, `missing_secrets`, `path_outside_workspace`, `cwd_missing`,
-                `program_missing`, `program_not_executable`, `arguments_too_long`, `not_started`, …
+                `program_missing`, `program_not_executable`, `arguments_too_long`, `not_started`, `output_invalid`, …
             stepping.Parked: it was cut off and must not be repeated unasked, or was cut off too often.
         """
         operation = call.operation
         assert isinstance(operation, operations.Command)
         _refuse_broken(operation)
-        env = self._env(call, operation)
+        env, hidden = self._env(call, operation), self._hidden(operation)
+        wanted = await command_captures.rules(self._workspaces.of(call.run), operation.capture, hidden)
         stdin = await _text(call, operation.stdin)
+        variables = environments.names(self._environ, env)
+        if call.run.options.get("debug"):
+            await _explain(call, operation.log or call.key, variables, hidden)
 
         async def once(_: int) -> records.Result:
             ended = await self._supervisor.run(self._request(call, operation, env, stdin))
-            return await self._result(call, operation, ended)
+            return await _result(call, operation, ended, wanted, hidden, len(variables))
 
         return await interruptions.outlived(call, commands.LauncherLost, once)
 
@@ -87,6 +89,10 @@ class CommandPerformer:
         secrets = {name: self._environ[name] for name in operation.secrets}
         place = {settings.RUN_ID: call.run.run_id, settings.DEPTH: str(call.run.depth)}
         return secrets | dict(operation.env) | place
+
+    def _hidden(self, operation: operations.Command) -> set[str]:
+        secrets = {*self._secrets, *(self._environ[name] for name in operation.secrets)}
+        return secrets | {operation.env[name] for name in operation.secrets if name in operation.env}
 
     def _request(
         self, call: ports.Call, operation: operations.Command, env: Mapping[str, str], stdin: bytes | None
@@ -106,26 +112,8 @@ class CommandPerformer:
             env=env,
             stdin=stdin,
             stdout=stdout,
-            timeout_seconds=operation.timeout_seconds or DEFAULT_TIMEOUT_SECONDS,
+            timeout_seconds=operation.timeout_seconds or command_results.DEFAULT_TIMEOUT_SECONDS,
         )
-
-    async def _result(self, call: ports.Call, operation: operations.Command, ended: commands.Ended) -> records.Result:
-        secrets = {*self._secrets, *(self._environ[name] for name in operation.secrets)}
-        secrets |= {operation.env[name] for name in operation.secrets if name in operation.env}
-
-        def make() -> tuple[command_outputs.Said, command_outputs.Said]:
-            limit = operation.output_limit_bytes
-            return (
-                command_outputs.said(ended.stdout, limit, secrets, at_end=False),
-                command_outputs.said(ended.stderr, limit, secrets, at_end=True),
-            )
-
-        much = len(ended.stdout.content) + len(ended.stderr.content) > _MUCH_BYTES
-        stdout, stderr = await asyncio.to_thread(make) if much else make()
-        for name, said in (("stdout", stdout), ("stderr", stderr)):
-            if said.log:
-                await call.write_log(f"{call.key}.{call.attempt}.{name}.txt", said.log)
-        return _result(operation, ended, stdout, stderr)
 
 
 def _refuse_broken(operation: operations.Command) -> None:
@@ -156,59 +144,36 @@ async def _text(call: ports.Call, stdin: plain.Json) -> bytes | None:
     return content
 
 
-def _result(
+async def _explain(call: ports.Call, name: str, variables: list[str], hidden: set[str]) -> None:
+    """
+    Write down how the command was made, and which variables it gets; of these never what they hold.
+    """
+    masker = plain.Masker(hidden)
+    for ending, text in call.place.notes.items():
+        if ending == "debug":
+            text = "\n".join([text.rstrip("\n"), f"environment: {len(variables)} variables", *variables, ""])
+        await call.write_log(f"{name}.{ending}", masker.mask(text))
+
+
+async def _result(
+    call: ports.Call,
     operation: operations.Command,
     ended: commands.Ended,
-    stdout: command_outputs.Said,
-    stderr: command_outputs.Said,
+    wanted: captures.Rules | None,
+    hidden: set[str],
+    env_count: int,
 ) -> records.Result:
-    output: dict[str, plain.Json] = {
-        "exit_code": ended.exit_code,
-        "signal": None if ended.signal is None else _signal_name(ended.signal),
-        "stdout": stdout.text,
-        "stderr": stderr.text,
-        "stdout_bytes": stdout.size_bytes,
-        "stderr_bytes": stderr.size_bytes,
-        "stdout_truncated": stdout.truncated,
-        "stderr_truncated": stderr.truncated,
-        "leftovers": ended.leftovers,
-        "survivors": ended.survivors,
-        "cpu_seconds": round(ended.cpu_seconds, 6),
-        "peak_bytes": ended.peak_bytes,
-    }
-    error = _error(operation, ended)
-    return records.Result(
-        status=states.StepState.FAILED if error else states.StepState.DONE,
-        output=output,
-        summary=plain.preview(error.message if error else stdout.text or f"exit code {ended.exit_code}"),
-        error=error,
-    )
+    def make() -> command_results.Heard:
+        return command_results.heard(operation, ended, wanted, hidden, env_count)
+
+    much = len(ended.stdout.content) + len(ended.stderr.content) > _MUCH_BYTES
+    is_work = much or (wanted is not None and wanted.schema is not None)
+    heard = await asyncio.to_thread(make) if is_work else make()
+    for name, log in (("stdout", heard.stdout_log), ("stderr", heard.stderr_log)):
+        if log:
+            await call.write_log(_log_name(call, operation, name), log)
+    return heard.result
 
 
-def _error(operation: operations.Command, ended: commands.Ended) -> records.StepError | None:
-    """
-    Decide whether a command failed.
-    """
-    program = operation.argv[0]
-    if ended.cause == "timeout":
-        limit = operation.timeout_seconds or DEFAULT_TIMEOUT_SECONDS
-        message = f"The command {program!r:.100} did not end within {limit:g} seconds."
-        return records.StepError(code="timeout", message=message, detail={"timeout_seconds": limit})
-    if ended.cause == "output":
-        message = f"The command {program!r:.100} wrote more than {commands.CAP_BYTES} bytes."
-        return records.StepError(code="output_too_large", message=message, detail={"limit_bytes": commands.CAP_BYTES})
-    if ended.exit_code in operation.exit_codes:
-        return None
-    if ended.signal is not None:
-        name = _signal_name(ended.signal)
-        message = f"The command {program!r:.100} was ended by {name}."
-        return records.StepError(code="signal", message=message, detail={"signal": name, "number": ended.signal})
-    message = f"The command {program!r:.100} ended with exit code {ended.exit_code}."
-    return records.StepError(code="exit_code", message=message, detail={"exit_code": ended.exit_code})
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"SIG{number}"
+def _log_name(call: ports.Call, operation: operations.Command, name: str) -> str:
+    return f"{call.key}.{call.attempt}.{name}.txt" if operation.log is None else f"{operation.log}.{name}"

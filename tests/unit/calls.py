@@ -20,6 +20,8 @@ class Desk:
     working_dir: Path = Path("/nowhere")
     blobs: dict[str, Any] = field(default_factory=dict)
     logs: dict[str, str] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
 
     def call(self, operation: operations.Operation, key: str = "brief", attempt: int = 1) -> ports.Call:
         """
@@ -36,11 +38,12 @@ class Desk:
                 recipe_sha256="",
                 session_id="sess_1",
                 working_dir=str(self.working_dir),
+                options=self.options,
             ),
             key=key,
             attempt=attempt,
             operation=operation,
-            place=records.Place(step_id=key),
+            place=records.Place(step_id=key, notes=self.notes),
             due_at=None,
             read_blob=self._read_blob,
             write_log=self._write_log,

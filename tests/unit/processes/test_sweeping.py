@@ -247,6 +247,7 @@ def test_a_launcher_is_lean() -> None:
     )
     modules = set(told.stdout.split())
     neighbours = (
+        "environments",
         "jobs",
         "kin",
         "launcher",

@@ -276,14 +276,24 @@ def test_unique_items_in_linear_time():
     assert _captured("[1, true, [1], [true]]", schema={"uniqueItems": True}).exit_code == 0
 
 
-def test_what_has_to_be_held():
+def test_what_is_no_utf8_is_no_json():
     """
-    A parse needs one MiB, ten thousand lines may need more, and a text little.
+    What had to be replaced to make text of it is not taken for what was written.
     """
-    held = [Rules(mode=mode).held_bytes for mode in ("text", "lines", "json")]
+    output = captures.Output(text='"a\ufffd"', size_bytes=4, complete=True, is_utf8=False)
+    made = captures.captured(output, 0, Rules(mode="json"))
 
-    assert held[0] >= captures.TEXT_BYTES
-    assert held[1] > held[2] >= captures.JSON_BYTES
+    assert made.exit_code == 2
+    assert made.context == {"json_parse_error": {"reason": "invalid"}}
+
+
+def test_a_secret_is_found_in_any_spelling():
+    """
+    JSON can write a character in several ways; names and values are masked once they are read.
+    """
+    made = _captured(r'{"a\u002dsecret": ["a-\u0073ecret!"]}', secrets=["a-secret"])
+
+    assert made.fields["json"] == {"***": ["***!"]}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,126 @@
+"""
+Results of commands: what a record says of a program that has ended.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from app.engine import operations, plain, records, states
+from app.processes import commands
+from app.tools import captures, command_captures, command_outputs
+
+DEFAULT_TIMEOUT_SECONDS = 24 * 60 * 60.0
+"""Wall-clock limit of one try where the operation sets none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """
+    A command that has ended, with its outputs made ready.
+    """
+
+    result: records.Result
+    """What its record says."""
+    stdout_log: str
+    """What its log of standard output says; empty where it needs none."""
+    stderr_log: str
+    """The same of standard error."""
+
+
+def heard(
+    operation: operations.Command,
+    ended: commands.Ended,
+    wanted: captures.Rules | None,
+    secrets: Collection[str],
+    env_count: int,
+) -> Heard:
+    """
+    Make the outputs of a command ready, and its result of them.
+
+    Args:
+        wanted: What standard output has to be; None: it is kept as it is.
+        env_count: Number of variables that it was given.
+    """
+    error = _error(operation, ended)
+    stderr = command_outputs.said(ended.stderr, operation.output_limit_bytes, secrets, at_end=True)
+    facts = _facts(ended, stderr) | {"env_count": env_count}
+    if wanted is None:
+        stdout = command_outputs.said(ended.stdout, operation.output_limit_bytes, secrets, at_end=False)
+        output = {"stdout": stdout.text, "stdout_truncated": stdout.truncated, **facts}
+        log = stdout.log if operation.log is None or stdout.truncated else ""
+        return Heard(result=_result(output, stdout.text, error), stdout_log=log, stderr_log=stderr.log)
+    text = command_outputs.whole(ended.stdout, secrets, at_end=False)
+    made = command_captures.made_of(ended.stdout, text, _exit_code(ended, error), wanted)
+    error = error or _breach(made)
+    output = {"captured": dict(made.fields), "stdout_truncated": made.fields["truncated"], **facts}
+    if error is not None:
+        output |= {"stdout_tail": captures.tail(text), "stderr_tail": captures.tail(stderr.text)}
+    log = command_outputs.noted(ended.stdout, text, at_end=False) if operation.log is None or made.keeps_log else ""
+    return Heard(result=_result(output, text, error), stdout_log=log, stderr_log=stderr.log)
+
+
+def _facts(ended: commands.Ended, stderr: command_outputs.Said) -> dict[str, plain.Json]:
+    return {
+        "exit_code": ended.exit_code,
+        "signal": None if ended.signal is None else _signal_name(ended.signal),
+        "stderr": stderr.text,
+        "stdout_bytes": ended.stdout.size_bytes,
+        "stderr_bytes": stderr.size_bytes,
+        "stderr_truncated": stderr.truncated,
+        "leftovers": ended.leftovers,
+        "survivors": ended.survivors,
+        "cpu_seconds": round(ended.cpu_seconds, 6),
+        "peak_bytes": ended.peak_bytes,
+    }
+
+
+def _result(output: dict[str, plain.Json], said: str, error: records.StepError | None) -> records.Result:
+    return records.Result(
+        status=states.StepState.FAILED if error else states.StepState.DONE,
+        output=output,
+        summary=plain.preview(error.message if error else said or f"exit code {output['exit_code']}"),
+        error=error,
+    )
+
+
+def _exit_code(ended: commands.Ended, error: records.StepError | None) -> int:
+    return 0 if error is None else ended.exit_code or 1
+
+
+def _breach(made: captures.Captured) -> records.StepError | None:
+    if made.message is None:
+        return None
+    detail = {"context": dict(made.context), "exit_code": made.exit_code}
+    return records.StepError(code="output_invalid", message=made.message, detail=detail)
+
+
+def _error(operation: operations.Command, ended: commands.Ended) -> records.StepError | None:
+    """
+    Decide whether a command failed.
+    """
+    program = operation.argv[0]
+    if ended.cause == "timeout":
+        limit = operation.timeout_seconds or DEFAULT_TIMEOUT_SECONDS
+        message = f"The command {program!r:.100} did not end within {limit:g} seconds."
+        return records.StepError(code="timeout", message=message, detail={"timeout_seconds": limit})
+    if ended.cause == "output":
+        message = f"The command {program!r:.100} wrote more than {commands.CAP_BYTES} bytes."
+        return records.StepError(code="output_too_large", message=message, detail={"limit_bytes": commands.CAP_BYTES})
+    if ended.exit_code in operation.exit_codes:
+        return None
+    if ended.signal is not None:
+        name = _signal_name(ended.signal)
+        message = f"The command {program!r:.100} was ended by {name}."
+        return records.StepError(code="signal", message=message, detail={"signal": name, "number": ended.signal})
+    message = f"The command {program!r:.100} ended with exit code {ended.exit_code}."
+    return records.StepError(code="exit_code", message=message, detail={"exit_code": ended.exit_code})
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIG{number}"
