@@ -110,6 +110,8 @@ class Decisions:
     """Tries begun by key, since the last unpause, release or resume."""
     due: dict[str, str] = field(default_factory=dict)
     """When timers, gates and waits are over, by key; kept through restarts and pauses."""
+    asked: dict[str, str] = field(default_factory=dict)
+    """When gates were asked, by key; kept as long."""
     highest_attempt: dict[str, int] = field(default_factory=dict)
     """Highest attempt begun by key, ever."""
     last_at: str | None = None
@@ -160,13 +162,18 @@ class Decisions:
         self.tries.setdefault(begun.key, []).append(begun)
         if begun.due_at is not None:
             self.due[begun.key] = begun.due_at
+        if "gate_id" in line:
+            self.asked[begun.key] = begun.at
         self.highest_attempt[begun.key] = max(begun.attempt, self.highest_attempt.get(begun.key, 0))
 
     def _resume(self, line: Mapping[str, Any]) -> None:
+        # A run that another process only left behind goes on as it was, its questions and times included.
+        if self.ended is not None or line["dead"]:
+            self.due.clear()
+            self.asked.clear()
         self.ended = self.cancel_requested_at = self.paused = self.pause_error = None
         self.taken_since_resume = False
         self.tries.clear()
-        self.due.clear()
         self.dead |= expand(line["dead"])
         self.overrides.update(line.get("overrides") or {})
 

@@ -42,6 +42,13 @@ class EventType(StrEnum):
     """A try failed and will be repeated. Fields: position, step_id, error, retry_at."""
     STEP_INTERRUPTED = "step.interrupted"
     """A try was cut off and left no record. Fields: attempt."""
+    GATE_OPENED = "gate.opened"
+    """
+    A gate waits for an answer; told again whenever its run is taken up again. Fields: gate_id, prompt (its beginning),
+    options, default, expires_at, shown_sha256.
+    """
+    GATE_DECIDED = "gate.decided"
+    """A gate has its answer. Fields: gate_id, decision, message (its beginning), by_default, denied."""
     RECIPE_NOTE = "recipe.note"
     """The recipe's driver tells something. Fields: its own."""
     RECOVERY_TAIL_CUT = "recovery.tail_cut"

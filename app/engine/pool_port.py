@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from app.engine import plain
-from app.engine.operations import Gate
+from app.engine.gates import Answer, OpenGate
 from app.engine.states import RunState
 from app.engine.views import OpenStep, RunView
 
@@ -62,24 +62,6 @@ class Standing:
     """When a run that is asleep last changed; None: its folder tells."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenGate:
-    """
-    A question that waits for a person's answer.
-    """
-
-    run_id: str
-    """Run that asks."""
-    key: str
-    """Step that asks."""
-    attempt: int
-    """Which try."""
-    gate: Gate
-    """The question."""
-    expires_at: str | None
-    """When its default is taken; None: never."""
-
-
 class RunEngine(Protocol):
     """
     Execute runs, on whatever engine.
@@ -128,19 +110,27 @@ class RunEngine(Protocol):
             errors.RequestInvalid: `from_key` names no step of the run; the living lines do not fit the overrides.
         """
 
-    async def decide(self, run_id: str, key: str, decision: str, message: str = "") -> None:
+    async def decide(self, run_id: str, key: str, answer: Answer, attempt: int | None = None) -> None:
         """
-        Answer an open gate; done once the answer's line is durable.
+        Answer an open gate; done once the answer's line is durable. A run that waits in the queue is loaded for it.
+
+        Args:
+            attempt: Which try of the step the answer is for; None: the present one.
 
         Raises:
             errors.NotFound: the run has no such gate.
-            errors.Conflict: `gate_decided`, somebody was first.
+            errors.Conflict: `gate_decided`, somebody was first, or its time is over; `gate_lapsed`, it was asked anew
+                since; `not_recorded`, the run came to rest before the answer counted.
+            errors.WrongState: the run is not this engine's.
             errors.RequestInvalid: `unknown_decision`, the gate has no such option.
+            errors.NoRoom: the answer cannot be written down now; it counts as soon as it can.
+            errors.Unavailable: the engine stops.
         """
 
-    def open_gates(self, run_id: str) -> list[OpenGate]:
+    def open_gates(self, run_id: str | None = None) -> list[OpenGate]:
         """
-        Return the gates of a run that wait for an answer, in the order of asking.
+        Return the gates that wait for an answer, of one run or of all that are loaded or asleep, in the order of
+        asking.
         """
 
     def standing(self, run_id: str) -> Standing | None:

@@ -5,6 +5,7 @@ Resumption: which lines of an ended run die when it is sent on.
 from __future__ import annotations
 
 from app import errors
+from app.engine import gates
 from app.engine.records import Record
 from app.engine.stores import Loaded
 
@@ -13,14 +14,25 @@ def dead_positions(loaded: Loaded, from_key: str | None) -> set[int]:
     """
     Return the positions of the lines that a resume declares dead, beside those that are dead already.
 
-    Dead are the causes of the ending, or the step named, and every later line that is not in a sibling branch.
+    Dead are the causes of the ending, or the step named, and every later line that is not in a sibling branch. Never
+    among them is a denial: whatever would let the run come by its gate once more is refused.
 
     Raises:
+        errors.Conflict: `gate_denied`.
         errors.RequestInvalid: `unknown_step`; no living line has that key, `detail.steps` names those that have.
     """
     living = [record for record in loaded.records if record.position not in loaded.decisions.dead]
     roots = _causes(loaded, living) if from_key is None else _named(living, from_key)
-    return {record.position for record in living if any(_dies_with(record, root) for root in roots)}
+    dying = [record for record in living if any(_dies_with(record, root) for root in roots)]
+    _refuse_denied(dying)
+    return {record.position for record in dying}
+
+
+def _refuse_denied(dying: list[Record]) -> None:
+    for record in dying:
+        if gates.is_denial(record):
+            told = f"the gate {record.key!r} was denied, which is final: the run cannot be sent on past it"
+            raise errors.Conflict(told, code="gate_denied", key=record.key, detail=dict(gates.told(record.output)))
 
 
 def _causes(loaded: Loaded, living: list[Record]) -> list[Record]:

@@ -4,10 +4,14 @@ Review: a run at rest, shown by replaying its driver over its journal without pe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from app import errors
 from app.engine import ports, views
-from app.engine.conductor import Conductor
+from app.engine.conductor import Ask, Conductor
 from app.engine.context import DriverContext
+from app.engine.gates import OpenGate
+from app.engine.operations import Gate
 from app.engine.replay import ReadBlob, replay
 from app.engine.slots import Board, Progress
 from app.engine.stores import Loaded
@@ -37,14 +41,42 @@ async def replays(loaded: Loaded, dialect: ports.Dialect, read_blob: ReadBlob) -
     await _board(loaded, dialect, read_blob)
 
 
+async def asked(loaded: Loaded, dialect: ports.Dialect, read_blob: ReadBlob) -> list[OpenGate]:
+    """
+    Return the gates at which a run that nobody executes now has come to wait for an answer.
+
+    Where the present driver does not fit the journal, there is none that could be answered.
+    """
+    decided, recorded = loaded.decisions, {(record.key, record.attempt) for record in loaded.records}
+    if decided.ended is not None:
+        return []
+    try:
+        _, asks = await _rehearsed(loaded, dialect, read_blob)
+    except (errors.Fault, errors.JournalCorrupt):
+        return []
+    tried = {key: (ask, decided.highest_attempt.get(key, 0)) for key, ask in asks.items() if key in decided.asked}
+    return [
+        OpenGate.of(loaded.start, key, attempt, ask.operation, decided)
+        for key, (ask, attempt) in tried.items()
+        if isinstance(ask.operation, Gate) and (key, attempt) not in recorded
+    ]
+
+
 async def _board(loaded: Loaded, dialect: ports.Dialect, read_blob: ReadBlob) -> Board:
+    context, _ = await _rehearsed(loaded, dialect, read_blob)
+    return context.board()
+
+
+async def _rehearsed(
+    loaded: Loaded, dialect: ports.Dialect, read_blob: ReadBlob
+) -> tuple[DriverContext, Mapping[str, Ask]]:
     context = DriverContext(loaded.start, lambda key, facts: None)
     conductor = Conductor(lambda: dialect.drive(context))
     try:
         await replay(conductor, loaded, read_blob)
+        return context, dict(conductor.asks)
     finally:
         conductor.close()
-    return context.board()
 
 
 def _bare(view: views.RunView) -> Board:

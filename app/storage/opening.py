@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from app import errors
-from app.engine import decisions, events, plain, records, states
+from app.engine import decisions, events, gates, plain, records, states
 from app.storage import authority, disk, events_book, layout, receipts
 from app.storage.authority import Authority
 from app.storage.bookmarks import Bookmark
@@ -172,6 +172,8 @@ def _created(found: Authority, written: Written) -> Iterator[Untold]:
 def _steps(found: Authority, written: Written) -> Iterator[Untold]:
     for record in found.records:
         if record.position not in written.positions:
+            if (answer := gates.answer_in(record)) is not None:
+                yield Untold(type=events.EventType.GATE_DECIDED, key=record.key, data=gates.told(answer))
             yield _step(record)
 
 

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping
 
 from app import errors
+from app.engine import gates as engine_gates
 from app.engine import operations, pool_port, ports, runner, states, stores, views
 from app.execution.embedded import gates, recovery
 from app.execution.embedded.answers import Answers
@@ -140,15 +141,15 @@ class Pool:
 
     # -- gates
 
-    async def decide(self, run_id: str, key: str, decision: str, message: str = "") -> None:
+    async def decide(self, run_id: str, key: str, answer: engine_gates.Answer, attempt: int | None = None) -> None:
         """
         Answer an open gate.
         """
-        await self._answers.give(run_id, key, decision, message)
+        await self._answers.give(run_id, key, answer, attempt)
 
-    def open_gates(self, run_id: str) -> list[pool_port.OpenGate]:
+    def open_gates(self, run_id: str | None = None) -> list[engine_gates.OpenGate]:
         """
-        Return the gates of a run that wait for an answer.
+        Return the gates that wait for an answer, of one run or of all.
         """
         return self._gates.open_gates(run_id)
 

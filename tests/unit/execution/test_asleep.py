@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from app import errors
 from app.control import reading
-from app.engine import plain, states
+from app.engine import gates, plain, states
 from app.execution.embedded import walks
 from app.storage import memory
 from tests.unit.execution import failing, pools, toys
@@ -75,7 +75,7 @@ async def test_an_answer_wakes_the_run() -> None:
     assert await there.status(run_id) == "waiting"
     assert there.pool.status().resting == 1
 
-    await pools.soon(there.pool.decide(run_id, "ask", "approve", "go on"))
+    await pools.soon(there.pool.decide(run_id, "ask", gates.Answer(decision="approve", message="go on")))
 
     assert pools.ending(await there.store.read(run_id))["ask"][1]["message"] == "go on"
     assert await there.ended(run_id) == [RunState.DONE]
@@ -101,9 +101,9 @@ async def test_nothing_is_seen_of_it() -> None:
     assert after.body == before.body
     assert await told(there, run_id) == events
     with pytest.raises(errors.RequestInvalid):
-        await there.pool.decide(run_id, "ask", "perhaps")
+        await there.pool.decide(run_id, "ask", gates.Answer(decision="perhaps"))
     with pytest.raises(errors.NotFound):
-        await there.pool.decide(run_id, "one", "approve")
+        await there.pool.decide(run_id, "one", gates.Answer(decision="approve"))
 
     assert there.is_asleep(run_id)
 
@@ -209,7 +209,7 @@ async def test_a_pause_lets_a_gate_go_and_a_slow_step_end() -> None:
     await there.pool.unpause(run_id)
     await there.shown(run_id, RunState.WAITING)
     await there.asleep(run_id)
-    await pools.soon(there.pool.decide(run_id, "ask", "approve"))
+    await pools.soon(there.pool.decide(run_id, "ask", gates.Answer(decision="approve")))
 
     assert await there.ended(run_id) == [RunState.DONE]
 
@@ -235,7 +235,7 @@ async def test_a_restart_finds_it_as_it_was(stops: bool) -> None:
     await there.executed("slow/2")
     await there.asleep(run_id)
     there.toolbox.hold("slow").set()
-    await pools.soon(there.pool.decide(run_id, "ask", "approve"))
+    await pools.soon(there.pool.decide(run_id, "ask", gates.Answer(decision="approve")))
 
     assert await there.ended(run_id, busy) == [RunState.DONE, RunState.DONE]
     assert sorted(there.toolbox.executed) == ["one/1", "slow/1", "slow/2", "two/1"]
@@ -265,7 +265,7 @@ async def test_a_result_waits_until_the_folder_is_free() -> None:
     there, run_id = await asleep()
     lock = there.store.disk.lock(f"runs/{run_id}")
     assert lock is not None
-    answer = asyncio.create_task(there.pool.decide(run_id, "ask", "approve"))
+    answer = asyncio.create_task(there.pool.decide(run_id, "ask", gates.Answer(decision="approve")))
     await there.until(lambda: there.probes.count("pool.woken") == 1)
     await pools.idle()
 
@@ -285,7 +285,7 @@ async def test_a_folder_that_is_gone_ends_the_wait() -> None:
     there, run_id = await asleep()
     there.remove(run_id)
     with pytest.raises(errors.ControlRoomError):
-        await pools.soon(there.pool.decide(run_id, "ask", "approve"))
+        await pools.soon(there.pool.decide(run_id, "ask", gates.Answer(decision="approve")))
     await there.at_rest(run_id)
 
     assert there.pool.open_gates(run_id) == []
@@ -310,7 +310,7 @@ async def test_what_is_shown_cannot_be_written_now() -> None:
     assert not there.is_asleep(run_id)
 
     disk.full = False
-    await pools.soon(there.pool.decide(run_id, "ask", "approve"))
+    await pools.soon(there.pool.decide(run_id, "ask", gates.Answer(decision="approve")))
 
     assert await there.ended(run_id) == [RunState.DONE]
 
@@ -346,7 +346,7 @@ async def test_an_order_in_the_moment_of_falling_asleep(order: str, turns: int) 
     await there.until(lambda: bool(there.pool.open_gates(run_id)))
     given: list[asyncio.Task[Any]] = []
     orders = {
-        "decide": lambda: there.pool.decide(run_id, "ask", "approve"),
+        "decide": lambda: there.pool.decide(run_id, "ask", gates.Answer(decision="approve")),
         "cancel": lambda: there.pool.cancel(run_id),
         "pause": lambda: there.pool.pause(run_id),
         "stop": there.pool.stop,
@@ -374,7 +374,7 @@ async def test_a_kill_at_every_point_of_falling_asleep_and_waking() -> None:
     """Wherever the process dies, the next one asks again, and the answer leads to the same end."""
     there, run_id = await asleep()
     began = len(there.probes.story)
-    await pools.soon(there.pool.decide(run_id, "ask", "approve"))
+    await pools.soon(there.pool.decide(run_id, "ask", gates.Answer(decision="approve")))
     await there.ended(run_id)
     story = there.probes.story
     fell = story.index("pool.before_sleep")
@@ -391,13 +391,13 @@ async def _die_at(point: str, nth: int) -> None:
     for _ in range(4):
         there.advance(walks.HURRIED_SECONDS)
         await pools.idle()
-    answer = asyncio.create_task(there.pool.decide(run_id, "ask", "approve"))
+    answer = asyncio.create_task(there.pool.decide(run_id, "ask", gates.Answer(decision="approve")))
     await there.bury(left)
     await asyncio.gather(answer, return_exceptions=True)
     await there.restart()
     if "ask" not in pools.ending(await there.store.read(run_id)):
         await there.until(lambda: bool(there.pool.open_gates(run_id)))
-        await pools.soon(there.pool.decide(run_id, "ask", "approve"))
+        await pools.soon(there.pool.decide(run_id, "ask", gates.Answer(decision="approve")))
 
     assert await there.ended(run_id) == [RunState.DONE], (point, nth)
     assert list(pools.ending(await there.store.read(run_id))) == ["one", "ask", "two"]
@@ -467,14 +467,14 @@ async def _move_on(there: Bench, *, sleeps: bool) -> None:
     held = sorted(
         key for key, event in there.toolbox._held.items() if not event.is_set() and f"{key}/1" in there.toolbox.executed
     )
-    gates = sorted(
+    asking = sorted(
         (gate.key, gate.run_id) for run_id in await there.run_ids() for gate in there.pool.open_gates(run_id)
     )
     if held:
         there.toolbox.hold(held[0]).set()
-    elif gates:
-        key, run_id = gates[0]
-        await pools.soon(there.pool.decide(run_id, key, "approve"))
+    elif asking:
+        key, run_id = asking[0]
+        await pools.soon(there.pool.decide(run_id, key, gates.Answer(decision="approve")))
     else:
         there.advance(7)
 

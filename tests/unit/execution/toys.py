@@ -20,7 +20,8 @@ class Toy:
     A dialect that interprets `recipe["program"]`.
 
     Steps are `{"tool": key}`, `{"agent": key}`, `{"gate": key}`, `{"timer": key, "seconds": s}`, `{"child": key,
-    "program": […]}`, `{"gather": {name: […]}}`, `{"endless": key}`, `{"raise": code}` and `{"break": message}`.
+    "program": […]}`, `{"gather": {name: […]}}`, `{"endless": key}`, `{"raise": code}` and `{"break": message}`. A gate
+    that `stops` fails its run when it is denied.
     """
 
     name = "toy"
@@ -61,7 +62,8 @@ class Toy:
 
     async def _perform(self, ctx: ports.Context, key: str, step: Step) -> records.Record:
         record = await ctx.perform(key, _operation(key, step))
-        if not record.done and not step.get("forgiven"):
+        denied = step.get("stops") and isinstance(record.output, dict) and record.output["denied"]
+        if denied or (not record.done and not step.get("forgiven")):
             raise errors.RunFailed(f"{key} failed", causes=(key,), key=key)
         if record.output_sha256 is not None:
             ctx.fill(key, _slot(record))
@@ -181,7 +183,8 @@ def _operation(key: str, step: Step) -> operations.Operation:
         case {"timer": _}:
             return operations.Timer(seconds=step["seconds"])
         case {"gate": _}:
-            return operations.Gate(prompt=key, default=step.get("default"), expires_seconds=step.get("expires_seconds"))
+            fields = ("prompt", "options", "default", "expires_seconds", "shown_sha256")
+            return operations.Gate(**({"prompt": key} | {name: step[name] for name in fields if name in step}))
         case {"child": _}:
             return operations.ChildRun(recipe_id="toy", args={"program": list(step["program"])})
     return operations.ToolCall(tool="toy", args={"key": key}, retry=policy, on_interrupted=interrupted)
