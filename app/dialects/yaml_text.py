@@ -18,7 +18,7 @@ from app import errors
 from app.engine import json_text, plain
 
 if TYPE_CHECKING:
-    from ruamel.yaml import events
+    from yaml import events
 
 MAX_CHARACTERS = 256 * 1024
 """Length of a text that is read: a second's work or two, since the parser is slow."""
@@ -29,6 +29,7 @@ MAX_WEIGHT = 1024 * 1024
 
 _VALUE_WEIGHT = 16
 _MAX_DIGITS = 64
+_HALVES = re.compile(r"\\u[dD][89a-fA-F]")
 _MAX_FLAWS = 50
 _SHOWN_CHARACTERS = 80
 
@@ -123,17 +124,18 @@ def _text(source: str | bytes) -> str:
 
 
 def _composed(composer: _Composer, text: str) -> _Node:
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import MarkedYAMLError
+    import yaml
 
+    # The parser in C knows no surrogates in escapes, which JSON has; and its package may have been built without it.
+    fast = None if _HALVES.search(text) else getattr(yaml, "CSafeLoader", None)
     try:
-        for event in YAML(typ="safe", pure=True).parse(text):
+        for event in yaml.parse(text, Loader=fast or yaml.SafeLoader):
             composer.take(event)
-    except MarkedYAMLError as error:
+    except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark is not None else 1
         raise _refused(*composer.flaws, _flaw("$", "syntax", _told(error, text, line), line)) from error
-    except (ValueError, OverflowError) as error:
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
         # A character reference beyond Unicode, say.
         raise _refused(*composer.flaws, _flaw("$", "syntax", f"is not YAML: {error!s:.200}", composer.line)) from error
     return composer.root or _Node(value=None, line=1, weight=0)
@@ -154,14 +156,15 @@ class _Composer:
         self._weight = 0
 
     def take(self, event: events.Event) -> None:
-        from ruamel.yaml import events
+        from yaml import events
 
-        self.line = line = event.start_mark.line + 1
+        mark = event.start_mark
+        self.line = line = 1 if mark is None else mark.line + 1
         match event:
             case events.DocumentStartEvent():
                 self._begin(event, line)
             case events.AliasEvent():
-                self._follow(event.anchor, line)
+                self._follow(event.anchor or "", line)
             case events.ScalarEvent():
                 self._untagged(event, line)
                 plainly = event.style is None or event.style == ""

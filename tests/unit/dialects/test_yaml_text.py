@@ -183,7 +183,7 @@ def test_every_flaw_is_told_with_path_and_line():
     ("text", "told"),
     [
         ("a: 1\n---\nb: 2\n", ("$", "several_documents", 2)),
-        ("%YAML 1.1\n---\na: 1\n", ("$", "unsupported_version", 2)),
+        ("%YAML 1.1\n---\na: 1\n", ("$", "unsupported_version", 1)),
         ("a: *b\n", ("$.a", "unknown_alias", 1)),
         ("a:\n  &b\n  - *b\n", ("$.a[0]", "recursive_alias", 3)),
         ("a:\n\tb: 1\n", ("$", "syntax", 2)),
