@@ -1,0 +1,5 @@
+"""What greetings must be."""
+
+from src import hello
+
+assert hello.greeting("Mira") == "Hello, Mira!"
