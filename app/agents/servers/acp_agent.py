@@ -199,6 +199,8 @@ async def started(
         return await supervisor.run(request(reads.detach(), writes.detach()))
 
     ending = asyncio.ensure_future(run())
+    # Whoever asks is told of it by the reply that never comes; the task itself may have nobody left to ask it.
+    ending.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     agent = None
     try:
         turn = acp_turns.Turn(tools=tools)
