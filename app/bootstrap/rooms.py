@@ -31,13 +31,14 @@ from app.control import (
     runs,
     starting,
 )
+from app.control import gates as control_gates
 from app.control import talks as control_talks
-from app.engine import conversations, operations, plain, ports, refusals, runner
+from app.engine import conversations, file_operations, operations, plain, ports, refusals, runner
 from app.execution import measured
 from app.execution.embedded import pool, workspaces
 from app.processes import allowance, supervisor
 from app.storage import agent_sessions, memory, workspace_locks
-from app.tools import checks, commands, issue_performer
+from app.tools import checks, commands, find_files, issue_performer
 from app.tools import performer as tool_performer
 from app.tools import workspaces as tool_workspaces
 
@@ -52,6 +53,8 @@ class Room:
 
     runs: runs.Runs
     """Use cases of runs."""
+    gates: control_gates.Gates
+    """Use cases of those who answer questions of runs."""
     talks: control_talks.Talks
     """Use cases of those who speak with agents from message to message."""
     starter: starting.Starter
@@ -200,6 +203,7 @@ def _equipment(
         operations.OpenIssue.kind: issue_performer.IssuePerformer(kept.put_issue, world.clock),
         operations.Refusal.kind: refusals.RefusalPerformer(),
         operations.Skip.kind: refusals.SkipPerformer(),
+        file_operations.FindFiles.kind: find_files.FindFilesPerformer(places),
         **world.performers,
     }
     return runner.Equipment(
@@ -262,6 +266,9 @@ def _room(
     offspring = children.Children(runs=use_cases, engine=engine)
     return Room(
         runs=use_cases,
+        gates=control_gates.Gates(
+            store=kept, engine=engine, dialects=world.drivers, view=use_cases.view, masker=equipment.masker
+        ),
         talks=_talks(use_cases, kept, sessions, reference, begun, world),
         starter=reference.starter,
         catalogue=reference.catalogue,

@@ -120,6 +120,22 @@ class Descent:
             raise failures.of_system(self._path, error) from error
         raise failures.not_a_file(self._path)
 
+    def status(self, parts: Iterable[str]) -> os.stat_result:
+        """
+        Return the status of whatever a path leads to: a file, a folder, or anything else.
+        """
+        pending = deque(parts)
+        try:
+            while pending:
+                name = self._next_real(pending)
+                if name is not None and not pending:
+                    return os.stat(name, dir_fd=self.folder, follow_symlinks=False)
+                if name is not None:
+                    self._hold(self._opened_folder(name, create=False))
+            return os.fstat(self.folder)
+        except OSError as error:
+            raise failures.of_system(self._path, error) from error
+
     def _next_real(self, pending: deque[str]) -> str | None:
         """
         Take the next component; a link puts its target in its place and gives None.

@@ -74,6 +74,30 @@ def taken(path: str) -> errors.ToolFailed:
     return _about(path, "file_exists", "exists already, and the write may not replace it")
 
 
+def invalid_pattern(pattern: str, reason: str) -> errors.ToolFailed:
+    """
+    Return the refusal of a pattern that cannot be understood.
+    """
+    return _about(pattern, "invalid_pattern", f"is not a pattern: {reason}")
+
+
+def too_many(pattern: str, most: int) -> errors.ToolFailed:
+    """
+    Return the failure of a pattern that more files fit than are listed.
+    """
+    failure = _about(pattern, "too_many_files", f"fits more than the {most} files that are listed")
+    failure.detail["limit"] = most
+    return failure
+
+
+def overrun(what: str, seconds: float) -> errors.ToolFailed:
+    """
+    Return the failure of work that took longer than it may.
+    """
+    message = f"{what} did not end within {seconds:g} seconds."
+    return errors.ToolFailed(message, code="timeout", detail={"timeout_seconds": seconds})
+
+
 def of_system(path: str, error: OSError, code: str = "file_unreadable") -> errors.ToolFailed:
     """
     Return the failure that an error of the operating system stands for.

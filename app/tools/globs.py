@@ -1,0 +1,141 @@
+"""
+Globs: which paths of a workspace a pattern fits (workflow-dsl, file dependencies).
+
+Names are matched component by component, and every folder on the way is entered as every other path is: from the root,
+held open, never out of the workspace. A link that a pattern fits is a match if it leads to something inside, no match
+if it leads nowhere, and refused if it leads out.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from app import errors
+from app.tools import failures
+from app.tools.confinement import RESERVED, Descent, components
+from app.tools.name_patterns import Wildcard, parse
+
+MOST_PATHS = 100_000
+"""Paths that one pattern may fit."""
+
+_Parts = tuple[str, ...]
+
+
+def fitting(root: Path, pattern: str) -> list[str]:
+    """
+    Return the files, folders and whatever else a pattern fits, in the order of the bytes of their paths.
+
+    A pattern that ends with a slash fits folders only. Names that are not UTF-8 are left out.
+
+    Raises:
+        errors.ToolFailed: `invalid_pattern`, `path_outside_workspace`, `too_many_files`, `workspace_missing`, or
+            `file_unreadable` where no wildcard has led to the folder that cannot be read.
+    """
+    return sorted(("/".join(parts) or "." for parts in _Search(root, pattern).found()), key=str.encode)
+
+
+class _Entry(NamedTuple):
+    name: str
+    is_link: bool
+    is_folder: bool
+
+
+class _Search:
+    def __init__(self, root: Path, pattern: str) -> None:
+        self._root = root
+        self._pattern = pattern
+        self._names = _names(pattern)
+        self._only_folders = pattern.endswith("/")
+
+    def found(self) -> Iterable[_Parts]:
+        reached: list[_Parts] = [()]
+        is_named, is_listed = True, False
+        for position, name in enumerate(self._names):
+            is_listed = isinstance(name, Wildcard)
+            if isinstance(name, Wildcard):
+                is_last = position + 1 == len(self._names)
+                reached = self._entries(reached, name, is_named=is_named, is_last=is_last)
+                is_named = False
+            else:
+                reached = [(*parts, name) for parts in reached]
+        return reached if is_listed else [parts for parts in reached if self._leads(parts, is_named=is_named)]
+
+    def _entries(self, reached: Iterable[_Parts], name: Wildcard, *, is_named: bool, is_last: bool) -> list[_Parts]:
+        found: list[_Parts] = []
+        for parts in reached:
+            for entry in self._listed(parts, name, is_named=is_named, is_last=is_last):
+                if not is_last or not entry.is_link or self._leads((*parts, entry.name), is_named=False):
+                    found.append((*parts, entry.name))
+                if len(found) > MOST_PATHS:
+                    raise failures.too_many(self._pattern, MOST_PATHS)
+        return found
+
+    def _listed(self, parts: _Parts, name: Wildcard, *, is_named: bool, is_last: bool) -> list[_Entry]:
+        """
+        Return the entries of a folder that fit; of those that the path goes through, what may be a folder.
+        """
+        found: list[_Entry] = []
+        with Descent(self._root, "/".join(parts)) as descent:
+            try:
+                descent.enter(parts)
+                for entry in _fitting(descent.folder, name):
+                    if entry.is_link or entry.is_folder or (is_last and not self._only_folders):
+                        found.append(entry)
+                    if len(found) > MOST_PATHS:
+                        raise failures.too_many(self._pattern, MOST_PATHS)
+            except (errors.ToolFailed, OSError) as error:
+                _let_pass(parts, error, is_named=is_named)
+        return found
+
+    def _leads(self, parts: _Parts, *, is_named: bool) -> bool:
+        with Descent(self._root, "/".join(parts)) as descent:
+            try:
+                mode = descent.status(parts).st_mode
+            except errors.ToolFailed as failure:
+                _let_pass(parts, failure, is_named=is_named)
+                return False
+        return stat.S_ISDIR(mode) or not self._only_folders
+
+
+def _names(pattern: str) -> Sequence[str | Wildcard]:
+    if not pattern.strip():
+        raise failures.invalid_pattern(pattern, "it is blank")
+    if "**" in pattern:
+        raise failures.invalid_pattern(pattern, "** is not supported")
+    names: list[str | Wildcard] = []
+    for part in components(pattern):
+        try:
+            name = parse(part)
+        except ValueError as error:
+            raise failures.invalid_pattern(pattern, str(error)) from None
+        # Without its backslashes a name may be one that must not be there.
+        names += components(f"./{name}") if isinstance(name, str) else [name]
+    return names
+
+
+def _fitting(folder: int, wanted: Wildcard) -> Iterator[_Entry]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if wanted.fits(entry.name) and _belongs(entry.name):
+                yield _Entry(entry.name, entry.is_symlink(), entry.is_dir(follow_symlinks=False))
+
+
+def _belongs(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return name.casefold() not in RESERVED
+
+
+def _let_pass(parts: _Parts, error: errors.ToolFailed | OSError, *, is_named: bool) -> None:
+    """
+    Let it pass that a path leads nowhere, or that a folder cannot be read which only a wildcard has led to.
+    """
+    failure = error if isinstance(error, errors.ToolFailed) else failures.of_system("/".join(parts), error)
+    if failure.code != "file_not_found" and (is_named or failure.code != "file_unreadable"):
+        raise failure
