@@ -33,6 +33,8 @@ class RetryPolicy:
     """Delay before the second try."""
     factor: float = 2.0
     """What each further delay is multiplied by; 1 keeps it level."""
+    added_seconds: float = 0.0
+    """What is added to each further delay, in place of multiplying it; 0: it is multiplied."""
     max_seconds: float = 300.0
     """Longest delay."""
     exit_codes: tuple[int, ...] = ()

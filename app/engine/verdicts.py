@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
+from types import SimpleNamespace
+from typing import Any
 
 from app.engine import plain
 from app.engine.decisions import CRASH_LOOP_TRIES, Started
@@ -54,7 +56,20 @@ def retry_delay_seconds(policy: RetryPolicy | None, result: Result, tries: int) 
         return None
     if not _worth_another(policy, result.error):
         return None
-    return float(min(policy.initial_seconds * policy.factor ** (tries - 1), policy.max_seconds))
+    return _delay_seconds(policy, tries)
+
+
+def _delay_seconds(policy: RetryPolicy, tries: int) -> float:
+    import tenacity
+
+    first, most = policy.initial_seconds, policy.max_seconds
+    strategy = (
+        tenacity.wait_incrementing(start=first, increment=policy.added_seconds, max=most)
+        if policy.added_seconds
+        else tenacity.wait_exponential(multiplier=first, exp_base=policy.factor, max=most)
+    )
+    state: Any = SimpleNamespace(attempt_number=tries)
+    return float(strategy(state))
 
 
 def _worth_another(policy: RetryPolicy, error: StepError | None) -> bool:

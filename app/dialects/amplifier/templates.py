@@ -79,7 +79,7 @@ class Scope:
     told: bool = True
     """Whether its variables are named to who asks for one that there is not."""
 
-    def inside(self, **local: Value) -> Scope:
+    def inside(self, /, **local: Value) -> Scope:
         """
         Return a place inside of this one with variables of its own, as a loop has.
         """

@@ -4,15 +4,32 @@ Small recipes for the tests of the dialect amplifier.
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from app import errors
-from app.dialects.amplifier import parse
-from app.engine import library
+from app import clock, errors
+from app.control import arguments as control_arguments
+from app.dialects.amplifier import Amplifier, parse, walk
+from app.engine import (
+    decisions,
+    library,
+    operations,
+    plain,
+    ports,
+    probes,
+    records,
+    refusals,
+    resumption,
+    runner,
+)
+from app.engine.states import RunState
+from tests.unit.engine import logs, samples
 
 ROOT = Path(__file__).resolve().parents[4]
+DIALECT: Any = Amplifier()
 
 
 def recipe(*steps: Any, **more: Any) -> dict[str, Any]:
@@ -68,3 +85,233 @@ def flaws(document: Any) -> set[tuple[str, str]]:
     Return path and code of everything that is wrong with a recipe.
     """
     return {(flaw.path, flaw.code) for flaw in told(document)}
+
+
+AGENT: dict[str, Any] = {
+    "id": "helper", "archetype": "helper", "tier": "t3", "backend": "script", "model": "small", "role": "You help.",
+    "evidence": "none", "modes": [],
+}  # fmt: skip
+"""The agent that steps ask, as a run has it frozen."""
+
+
+class HastyClock(clock.FakeClock):
+    """
+    A clock on which every sleep is over at once; it keeps how long they were.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slept: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        """
+        Let the time pass.
+        """
+        self.slept.append(round(seconds, 3))
+        self.advance(max(seconds, 0))
+        await asyncio.sleep(0)
+
+
+class World:
+    """
+    Perform from tables, and keep what was asked.
+    """
+
+    def __init__(self) -> None:
+        self.replies: dict[str, Any] = {}
+        """Replies, outputs and answers by key; a list has one for each attempt; an exception is raised."""
+        self.asked: list[tuple[str, int]] = []
+        """Keys and attempts that were performed, but for refusals and skips."""
+        self.operations: dict[str, Any] = {}
+        """What was asked under each key."""
+        self.going = 0
+        self.most = 0
+        """Most agents that were asked at a time."""
+        self.cut: list[str] = []
+        """Keys that were cancelled."""
+        self.held: dict[str, asyncio.Event] = {}
+        """Steps that wait until they are let go."""
+
+    async def perform(self, call: ports.Call) -> records.Result:
+        """
+        Perform one try.
+        """
+        self.asked.append((call.key, call.attempt))
+        self.operations[call.key] = call.operation
+        self.going += 1
+        self.most = max(self.most, self.going)
+        try:
+            # Two turns of the loop, so that others begin beside it.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            if call.key in self.held:
+                await self.held[call.key].wait()
+        except asyncio.CancelledError:
+            self.cut.append(call.key)
+            raise
+        finally:
+            self.going -= 1
+        return self._result(call)
+
+    def _result(self, call: ports.Call) -> records.Result:
+        planned = self.replies.get(call.key, self._usual(call))
+        if isinstance(planned, list):
+            planned = planned[min(call.attempt, len(planned)) - 1]
+        if isinstance(planned, Exception):
+            raise planned
+        return planned if isinstance(planned, records.Result) else records.Result(output=planned)
+
+    def _usual(self, call: ports.Call) -> Any:
+        match call.operation:
+            case operations.Gate():
+                return {"decision": "approve", "message": "", "by_default": False}
+            case operations.Command():
+                return printed(f"{call.key} printed")
+            case operations.Timer():
+                return None
+        return f"{call.key} said"
+
+
+def printed(stdout: str, exit_code: int = 0) -> dict[str, Any]:
+    """
+    Return the output of a command.
+    """
+    return {"exit_code": exit_code, "stdout": stdout, "stderr": "", "stdout_truncated": False}
+
+
+def broke(code: str = "agent_error", message: str = "it broke") -> errors.StepError:
+    """
+    Return the failure of an agent.
+    """
+    return errors.StepError(message, code=code)
+
+
+class Run:
+    """
+    One run of a recipe that can be taken up again and again.
+    """
+
+    def __init__(self, document: Any, args: Mapping[str, Any] | None = None, **facts: Any) -> None:
+        self.recipe = parsed(document)
+        fitting = {**dict.fromkeys(self.recipe.args_schema["required"], ""), **(args or {})}
+        given = {"args": control_arguments.fit(fitting, self.recipe), "working_dir": "/home/me/My Project"}
+        named = {
+            spot.step["agent"] for spot in walk.spots(self.recipe.document) if "agent" in getattr(spot, "step", {})
+        }
+        self.disk = logs.Disk(
+            samples.start(
+                dialect="amplifier",
+                recipe_id=self.recipe.recipe_id,
+                recipe=self.recipe.document,
+                frozen={"agents": {name: AGENT | {"id": name} for name in sorted(named)}},
+                **(given | facts),
+            )
+        )
+        self.world = World()
+        self.clock = HastyClock()
+        self.last: Any = None
+
+    @property
+    def replies(self) -> dict[str, Any]:
+        """
+        Return the table of what steps are answered.
+        """
+        return self.world.replies
+
+    def runner(self) -> runner.Runner:
+        """
+        Load the run, as a new process would.
+        """
+        kinds = ("agent_call", "command", "timer", "gate", "child_run")
+        performers: dict[str, Any] = dict.fromkeys(kinds, self.world)
+        performers |= {"refusal": refusals.RefusalPerformer(), "skip": refusals.SkipPerformer()}
+        equipment = runner.Equipment(
+            performers=performers, clock=self.clock, masker=plain.Masker(), probes=probes.NoProbes()
+        )
+        self.last = logs.ListLog(self.disk)
+        return runner.Runner(self.last, DIALECT, equipment, logs.CountedSlots(), lambda: None)
+
+    async def run(self) -> RunState:
+        """
+        Take the run up and go on until it rests.
+        """
+        return await asyncio.wait_for(self.runner().run(), 20)
+
+    async def resume(self, **overrides: Any) -> RunState:
+        """
+        Send the ended run on, as a person does.
+        """
+        log = logs.ListLog(self.disk)
+        dead = sorted(resumption.dead_positions(log.loaded, None))
+        facts = {"dead": decisions.ranges(dead), "overrides": overrides}
+        await log.decide(decisions.DecisionKind.RESUMED, facts)
+        self.disk.row = RunState.PENDING
+        return await self.run()
+
+    def lines(self) -> list[dict[str, Any]]:
+        """
+        Return the journal.
+        """
+        return [json.loads(line) for line in self.disk.steps]
+
+    def statuses(self) -> dict[str, str]:
+        """
+        Return how each step ended, by key.
+        """
+        return {line["key"]: line["status"] for line in self.lines()}
+
+    def prompt(self, key: str) -> str:
+        """
+        Return what an agent was told.
+        """
+        parts = self.world.operations[key].prompt
+        return "".join(part if isinstance(part, str) else f"<{part['blob']['size_bytes']}>" for part in parts)
+
+    @property
+    def prompts(self) -> dict[str, str]:
+        """
+        Return what agents were told, by key.
+        """
+        asked = self.world.operations.items()
+        return {key: self.prompt(key) for key, operation in asked if isinstance(operation, operations.AgentCall)}
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """
+        Return run.json.
+        """
+        manifest: dict[str, Any] = self.disk.files["run.json"]
+        return manifest
+
+    @property
+    def slots(self) -> dict[str, Any]:
+        """
+        Return the text of each slot.
+        """
+        return {name: slot["text"] for name, slot in self.disk.files["cache.json"].items()}
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """
+        Return why the run failed.
+        """
+        error: dict[str, Any] = self.manifest["error"]
+        return error
+
+    @property
+    def skipped(self) -> list[dict[str, Any]]:
+        """
+        Return the steps that were skipped.
+        """
+        skipped: list[dict[str, Any]] = self.disk.files["session.json"]["skipped_steps"]
+        return skipped
+
+
+async def ran(document: Any, replies: Mapping[str, Any] | None = None, **args: Any) -> Run:
+    """
+    Run a recipe to its end.
+    """
+    made = Run(document, args)
+    made.replies.update(replies or {})
+    await made.run()
+    return made

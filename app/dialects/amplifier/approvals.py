@@ -1,0 +1,58 @@
+"""
+Approvals: the question of a stage, and what its answer means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from app import errors
+from app.dialects.amplifier import fields, templates
+from app.engine import operations, plain, records
+
+NONE_YET: Mapping[str, plain.Json] = {"stage": "", "decision": "", "message": "", "by_default": False}
+"""What `approval` stands for before the first one."""
+
+_Object: TypeAlias = Mapping[str, plain.Json]
+
+
+def gate(approval: _Object, scope: templates.Scope) -> operations.Gate:
+    """
+    Return the question that an approval asks.
+
+    Raises:
+        templates.Undefined: its prompt names what does not exist.
+    """
+    prompt = templates.text(approval["prompt"], scope)
+    seconds = fields.of("approval", approval, "timeout")
+    return operations.Gate(
+        prompt=prompt,
+        options=(fields.APPROVE, fields.DENY),
+        default=fields.of("approval", approval, "default") if seconds else None,
+        expires_seconds=float(seconds) if seconds else None,
+        shown_sha256=plain.sha256(prompt.encode()),
+    )
+
+
+def answer(stage: str, record: records.Record) -> dict[str, plain.Json]:
+    """
+    Return what `approval` stands for after an answer.
+    """
+    given = record.output if isinstance(record.output, dict) else {}
+    return {
+        "stage": stage,
+        "decision": given.get("decision", fields.DENY),
+        "message": given.get("message") or "",
+        "by_default": bool(given.get("by_default")),
+    }
+
+
+def denied(key: str, answer: _Object) -> errors.RunFailed:
+    """
+    Return the end of a run whose approval was denied; nothing caused it that a resume could repeat.
+    """
+    who = "nobody answered in time" if answer["by_default"] else "a person denied it"
+    said = f": {answer['message']}" if answer["message"] else ""
+    message = f"the stage {answer['stage']} was not approved; {who}{said}"
+    return errors.RunFailed(message, code="approval_denied", key=key, detail=dict(answer))

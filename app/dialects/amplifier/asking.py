@@ -1,0 +1,192 @@
+"""
+Asking the world: what a step does, once its condition and its loops have let the flow come there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from app import errors
+from app.dialects.amplifier import agents, calls, conditions, failures, fields, loops, replies, showing, templates
+from app.engine import operations, plain, ports, records
+
+_Object: TypeAlias = Mapping[str, plain.Json]
+_Undecided: TypeAlias = templates.Undefined | conditions.Undecidable | loops.Unfit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """
+    Where in the flow something is done.
+    """
+
+    key: str
+    """Key of what is done there."""
+    scope: templates.Scope
+    """What variables stand for."""
+    lanes: int | None
+    """Most agents that may be asked at a time; None: any number."""
+    position: int = 0
+    """Number of branches beside this one that began just before it."""
+
+    def inside(self, key: str, scope: templates.Scope, **changes: Any) -> Frame:
+        """
+        Return a place inside of this one.
+        """
+        return dataclasses.replace(self, key=key, scope=scope, **changes)
+
+    def beside(self, scopes: Mapping[str, templates.Scope], width: int) -> dict[str, Frame]:
+        """
+        Return places inside of this one that go on at once, by the names of their branches.
+
+        Args:
+            scopes: Their variables, by what is put behind the key.
+            width: How many go on at a time.
+        """
+        lanes = loops.lanes_inside(self.lanes, width)
+        return {
+            name.strip(".[]"): self.inside(self.key + name, scope, lanes=lanes, position=number % width)
+            for number, (name, scope) in enumerate(scopes.items())
+        }
+
+
+class Asker:
+    """
+    Perform the operations of one run.
+    """
+
+    def __init__(self, ctx: ports.Context, shown: showing.Shown) -> None:
+        self._ctx, self._shown, self._recipe = ctx, shown, ctx.run.recipe
+        self._limits = self._recipe.get("recursion", {})
+        self._taken = self._prompts = 0
+
+    async def act(self, step: _Object, frame: Frame) -> templates.Value:
+        """
+        Ask the agent, execute the command or run the recipe of a step, and return what came of it.
+
+        Raises:
+            failures.StepFailed: nothing came of it.
+            errors.RunFailed: `recursion_limit`.
+        """
+        await self._count(frame)
+        try:
+            match step.get("type", fields.TYPES[0]):
+                case "bash":
+                    return await self._run_command(step, frame)
+                case "recipe":
+                    return await self._run_recipe(step, frame)
+            return await self._prompt(step, frame)
+        except templates.Undefined as gap:
+            raise await self.refuse(frame.key, "undefined_variable", gap.told("step")) from gap
+
+    async def skip(self, step: _Object, frame: Frame, reason: str, **told: plain.Json) -> None:
+        """
+        Write down that a step is skipped, and why.
+        """
+        detail = {"id": step["id"], "reason": reason, **told}
+        await self._ctx.perform(frame.key, operations.Skip(reason=reason, detail=detail), self._place(step))
+        self._shown.skipped(frame.key, reason, told)
+
+    async def refuse(self, key: str, code: str, message: str) -> failures.StepFailed:
+        """
+        Write down that a step cannot be asked for; return the failure that this is.
+        """
+        record = await self._ctx.perform(key, operations.Refusal(code=code, message=message))
+        return failures.StepFailed.of(record)
+
+    async def undecided(self, step: _Object, what: str, key: str, failure: _Undecided) -> errors.RunFailed:
+        """
+        Write down that the flow cannot go on, because a condition or a loop means nothing; return the end of the run.
+        """
+        told = failure.told(what) if isinstance(failure, templates.Undefined) else str(failure)
+        code = failure.code if isinstance(failure, loops.Unfit) else "undecidable_condition"
+        code = "undefined_variable" if isinstance(failure, templates.Undefined) else code
+        message = f"Step '{step['id']}' {what} error: {told}"
+        refused = await self.refuse(key, code, message)
+        return errors.RunFailed(message, code=code, key=key, causes=refused.causes)
+
+    # -- kinds of steps
+
+    async def _prompt(self, step: _Object, frame: Frame) -> templates.Value:
+        agent = self._ctx.run.frozen["agents"][step["agent"]]
+        ways = calls.agent_calls(step, self._recipe, agent, frame.scope)
+        self._shown.unused_settings(step)
+        await self._pace(frame)
+        keys = [frame.key, *(f"{frame.key}.preference{number}" for number in range(2, len(ways) + 1))]
+        for number, (key, call) in enumerate(zip(keys, ways, strict=True), start=1):
+            record = await self._ctx.perform(key, call, self._place(step))
+            unreachable = record.error is not None and record.error.code in agents.UNREACHABLE
+            if not unreachable or number == len(ways):
+                break
+        if not record.done:
+            raise failures.StepFailed.of(record, keys[:number])
+        said = await self._content(record)
+        value = _read(step, str(said or ""), record)
+        return templates.Kept(text=value, blob=record.blob) if record.blob and isinstance(value, str) else value
+
+    async def _run_command(self, step: _Object, frame: Frame) -> templates.Value:
+        record = await self._ctx.perform(frame.key, calls.command(step, frame.scope), self._place(step))
+        if not record.done:
+            raise failures.StepFailed.of(record)
+        output = await self._content(record)
+        set_variable(step, "output_exit_code", output["exit_code"], frame)
+        if output.get("stdout_truncated"):
+            message = "the command has said more than a variable can hold"
+            raise failures.StepFailed(message, key=record.key, code="output_too_large")
+        return _read(step, calls.result_of_command(output), record)
+
+    async def _run_recipe(self, step: _Object, frame: Frame) -> templates.Value:
+        most = self._limits.get("max_depth", fields.default("recursion", "max_depth"))
+        if self._ctx.run.depth >= most:
+            message = f"there are {self._ctx.run.depth} runs above this one; recursion.max_depth allows {most}"
+            raise await self.refuse(frame.key, "recursion_limit", message)
+        record = await self._ctx.perform(frame.key, calls.child(step, frame.scope), self._place(step))
+        if not record.done:
+            raise failures.StepFailed.of(record)
+        output = await self._content(record)
+        if (output.get("ending") or {}).get("partial"):
+            self._shown.partial()
+        try:
+            return calls.result_of_child(output)
+        except OverflowError as large:
+            message = f"the variable {large} of the recipe {step['recipe']} is too long to be taken over"
+            raise failures.StepFailed(message, key=record.key, code="output_too_large") from large
+
+    # -- around them
+
+    async def _count(self, frame: Frame) -> None:
+        self._taken += 1
+        most = self._limits.get("max_total_steps")
+        if most is not None and self._taken > most:
+            message = f"the run has taken {most} steps, which is all that recursion.max_total_steps allows"
+            raise (await self.refuse(frame.key, "recursion_limit", message)).run_failed()
+
+    async def _pace(self, frame: Frame) -> None:
+        self._prompts += 1
+        delay = self._recipe.get("rate_limiting", {}).get("min_delay_ms", 0)
+        if delay and self._prompts > 1:
+            await self._ctx.timer(f"{frame.key}.delay", delay / 1000 * (1 + frame.position))
+
+    async def _content(self, record: records.Record) -> Any:
+        return record.output if record.blob is None else await self._ctx.read(record.blob)
+
+    def _place(self, step: _Object) -> records.Place:
+        return records.Place(step_id=step["id"], output_slot=step.get("collect") or step.get("output"))
+
+
+def set_variable(step: _Object, name: str, value: templates.Value, frame: Frame) -> None:
+    """
+    Set the variable that a field of the step names, if it names one.
+    """
+    if name in step:
+        frame.scope.set(step[name], value)
+
+
+def _read(step: _Object, said: str, record: records.Record) -> plain.Json:
+    try:
+        return replies.read(said, step.get("parse_json"))
+    except replies.NoData as error:
+        raise failures.StepFailed(f"{error}, and parse_json asks for some", key=record.key, code="not_json") from error

@@ -1,0 +1,157 @@
+"""
+Calls: what a step asks of the world, built from its fields and the variables at its place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from app.dialects.amplifier import agents, fields, replies, templates
+from app.engine import operations, plain
+
+COMMAND_TRANSIENT = ("exit_code", "timeout")
+"""Codes of errors of commands that are worth another try: nothing tells why a command failed."""
+
+_OUTPUT_BYTES = 16 * 1024 * 1024
+_ANY_EXIT_CODE = tuple(range(256))
+_VALUE_NAME = "RECIPE_VALUE_{}"
+
+_Object: TypeAlias = Mapping[str, plain.Json]
+
+
+def agent_calls(step: _Object, recipe: _Object, agent: _Object, scope: templates.Scope) -> list[operations.AgentCall]:
+    """
+    Return the prompt of a step, once for each way to ask its agent, best way first.
+
+    Args:
+        agent: The agent as it was frozen.
+
+    Raises:
+        templates.Undefined: the prompt names what does not exist.
+    """
+    said = templates.parts(step["prompt"], scope)
+    mode = (f"MODE: {step['mode']}\n\n",) if "mode" in step else ()
+    return [
+        operations.AgentCall(
+            agent_id=voice.agent_id,
+            archetype=agent.get("archetype"),
+            backend=voice.backend,
+            model=voice.model,
+            prompt=_joined((*mode, *said)),
+            system=voice.system,
+            tools=True,
+            max_tokens=voice.max_tokens,
+            timeout_seconds=step.get("timeout", fields.DEFAULT_TIMEOUT),
+            retry=retries(step, agents.TRANSIENT) or backoff(recipe),
+        )
+        for voice in agents.voices(agent, step)
+    ]
+
+
+def command(step: _Object, scope: templates.Scope) -> operations.Command:
+    """
+    Return the command of a step; values reach bash as variables of its environment, so that none is read as code.
+
+    Raises:
+        templates.Undefined: it names what does not exist.
+    """
+    names = dict.fromkeys(templates.names(step["command"]))
+    called = {name: _VALUE_NAME.format(number) for number, name in enumerate(names, start=1)}
+    values = {called[name]: templates.written(scope.find(name)) for name in names}
+    own = {name: templates.text(text, scope) for name, text in step.get("env", {}).items()}
+    text = templates.replaced(step["command"], {name: f"${{{variable}}}" for name, variable in called.items()})
+    return operations.Command(
+        argv=("bash", "-c", text),
+        cwd=templates.text(step.get("cwd", "."), scope),
+        env={**own, **values},
+        timeout_seconds=step.get("timeout", fields.DEFAULT_TIMEOUT),
+        exit_codes=_ANY_EXIT_CODE if "output_exit_code" in step else (0,),
+        output_limit_bytes=_OUTPUT_BYTES,
+        retry=retries(step, COMMAND_TRANSIENT),
+    )
+
+
+def child(step: _Object, scope: templates.Scope) -> operations.ChildRun:
+    """
+    Return the run of another recipe, which is given the step's `context` and nothing else.
+
+    Raises:
+        templates.Undefined: the context names what does not exist.
+    """
+    return operations.ChildRun(recipe_id=step["recipe"], args=templates.filled(step.get("context", {}), scope))
+
+
+def result_of_command(output: _Object) -> str:
+    """
+    Return what a command has said, without the line ends behind it.
+    """
+    return re.sub(r"[\r\n]+\Z", "", str(output.get("stdout") or ""))
+
+
+def result_of_child(output: _Object) -> plain.Json | None:
+    """
+    Return what a run of another recipe has made: its `final_output` or, without one, all its variables by name.
+
+    Raises:
+        OverflowError: a value is kept outside of its journal.
+    """
+    slots: Mapping[str, _Object] = output.get("slots") or {}
+    values = {name: _of_slot(name, slot) for name, slot in slots.items()}
+    return values.get(FINAL_OUTPUT, values)
+
+
+FINAL_OUTPUT = "final_output"
+"""Slot that holds the result of a run."""
+
+
+def retries(step: _Object, codes: tuple[str, ...]) -> operations.RetryPolicy | None:
+    """
+    Return what a step's `retry` means, or None.
+    """
+    given = step.get("retry")
+    if given is None:
+        return None
+    first = float(fields.of("retry", given, "initial_delay"))
+    linear = fields.of("retry", given, "backoff") == "linear"
+    return operations.RetryPolicy(
+        max_attempts=fields.of("retry", given, "max_attempts"),
+        codes=codes,
+        initial_seconds=first,
+        factor=1.0 if linear else 2.0,
+        added_seconds=first if linear else 0.0,
+        max_seconds=float(fields.of("retry", given, "max_delay")),
+    )
+
+
+def backoff(recipe: _Object) -> operations.RetryPolicy | None:
+    """
+    Return how prompts are repeated that were refused as too many, where the recipe says so.
+    """
+    given = recipe.get("rate_limiting", {}).get("backoff")
+    if given is None:
+        return None
+    return operations.RetryPolicy(
+        max_attempts=fields.of("backoff", given, "max_attempts"),
+        codes=("rate_limited",),
+        initial_seconds=fields.of("backoff", given, "initial_delay_ms") / 1000,
+        factor=float(fields.of("backoff", given, "multiplier")),
+        max_seconds=fields.of("backoff", given, "max_delay_ms") / 1000,
+    )
+
+
+def _joined(parts: tuple[plain.Json, ...]) -> tuple[plain.Json, ...]:
+    made: list[plain.Json] = []
+    for part in parts:
+        if made and isinstance(made[-1], str) and isinstance(part, str):
+            made[-1] += part
+        else:
+            made.append(part)
+    return tuple(made) or ("",)
+
+
+def _of_slot(name: str, slot: _Object) -> plain.Json:
+    if slot.get("blob") is not None:
+        raise OverflowError(name)
+    return replies.read(str(slot.get("text") or ""), None)

@@ -1,0 +1,238 @@
+"""
+The driver: steps in order, with their conditions, loops, failures and approvals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeAlias
+
+from app.dialects.amplifier import approvals, asking, conditions, failures, fields, loops, showing, templates, walk
+from app.dialects.amplifier.asking import Frame
+from app.engine import plain, ports, records, runs
+
+_Object: TypeAlias = Mapping[str, plain.Json]
+_Coroutine: TypeAlias = Coroutine[Any, Any, templates.Value]
+
+
+async def drive(ctx: ports.Context) -> runs.Ending:
+    """
+    Execute the recipe frozen in the run.
+
+    Raises:
+        errors.RunFailed: a step failed, something cannot be decided, or an approval was denied.
+    """
+    flow = _Flow(ctx)
+    for _, stage in walk.stages(ctx.run.recipe):
+        await flow.ask(stage, fields.BEFORE)
+        for step in stage["steps"]:
+            await flow.take(step)
+        await flow.ask(stage, fields.AFTER)
+    return flow.end()
+
+
+class _Flow:
+    def __init__(self, ctx: ports.Context) -> None:
+        self._ctx, self._recipe = ctx, ctx.run.recipe
+        self._version = self._recipe.get("schema", fields.FIRST)
+        self._facts = templates.Scope(own=showing.facts(ctx.run), told=False)
+        self._scope = templates.Scope(own={**self._recipe.get("context", {}), **ctx.run.args}, around=self._facts)
+        self._lanes = self._recipe.get("rate_limiting", {}).get("max_concurrent_llm")
+        self._shown = showing.Shown(ctx)
+        self._asker = asking.Asker(ctx, self._shown)
+        self._index = 0
+        self._over = False
+
+    async def take(self, step: _Object) -> None:
+        """
+        Take a step of the recipe, or pass over it where an earlier one has ended the run.
+        """
+        frame = Frame(key=step["id"], scope=self._scope, lanes=self._lanes)
+        try:
+            if self._over:
+                await self._asker.skip(step, frame, "an earlier step has skipped the remaining ones")
+            else:
+                await self._take(step, frame)
+        except failures.Remaining:
+            self._over = True
+        except failures.StepFailed as failure:
+            raise failure.run_failed() from failure
+        self._index += 1
+        self._shown.fill(step, self._scope)
+        self._shown.progress(self._index)
+
+    async def ask(self, stage: _Object, when: str) -> None:
+        """
+        Ask a person what the stage wants to know before or after its steps.
+
+        Raises:
+            errors.RunFailed: `approval_denied`; nothing that a resume repeats caused it.
+        """
+        approval = stage.get("approval") or {}
+        if self._over or not approval.get("required") or fields.of("approval", approval, "when") != when:
+            return
+        key = f"approval:{stage['name']}"
+        try:
+            gate = approvals.gate(approval, self._scope)
+        except templates.Undefined as gap:
+            raise (await self._asker.refuse(key, "undefined_variable", gap.told("approval"))).run_failed() from gap
+        record = await self._ctx.gate(key, gate, records.Place(step_id=key, output_slot=approval.get("output")))
+        answer = approvals.answer(stage["name"], record)
+        self._facts.set(templates.APPROVAL, answer)
+        if "output" in approval:
+            self._scope.set(approval["output"], answer)
+            self._shown.fill_one(approval["output"], answer, key)
+        if answer["decision"] != fields.APPROVE:
+            raise approvals.denied(key, answer)
+
+    def end(self) -> runs.Ending:
+        """
+        Show the result, and tell how it was reached.
+        """
+        self._shown.result(self._recipe.get("final_output"), self._scope)
+        return self._shown.ending(skipped=self._over)
+
+    # -- one step
+
+    async def _take(self, step: _Object, frame: Frame) -> templates.Value:
+        inner = frame.scope.inside(step={"id": step["id"], "index": self._index})
+        here = frame.inside(frame.key, inner)
+        if "condition" in step and not await self._holds(step, "condition", frame.key, inner):
+            await self._asker.skip(step, frame, "condition evaluated to false", condition=step["condition"])
+            return None
+        try:
+            value = await self._repeated(step, here)
+        except failures.StepFailed as failure:
+            follows = step.get("on_error", fields.FAIL)
+            if follows == fields.FAIL:
+                raise
+            self._shown.went_past(failure)
+            if follows == fields.SKIP_REMAINING:
+                raise failures.Remaining from failure
+            value = None
+        frame.scope.leave(inner)
+        return value
+
+    async def _repeated(self, step: _Object, frame: Frame) -> templates.Value:
+        if "foreach" not in step and "while_condition" not in step:
+            value = await self._body(step, step, frame)
+            asking.set_variable(step, "output", value, frame)
+            return value
+        results = await (self._each(step, step, frame) if "foreach" in step else self._while(step, frame))
+        if not results:
+            why = "the list is empty" if "foreach" in step else "while_condition evaluated to false"
+            await self._asker.skip(step, frame, why)
+        asking.set_variable(step, "collect", results, frame)
+        return results
+
+    async def _body(self, loop: _Object, step: _Object, frame: Frame) -> templates.Value:
+        if "nested_foreach" in loop:
+            return await self._each(loop["nested_foreach"], step, frame)
+        if "substeps" in step:
+            return await self._group(step, frame)
+        return await self._asker.act(step, frame)
+
+    async def _group(self, step: _Object, frame: Frame) -> templates.Value:
+        substeps: Mapping[str, _Object] = {one["id"]: one for one in step["substeps"]}
+        width = None if "foreach" in step else loops.width(step.get("parallel"), len(substeps), frame.lanes)
+        # In a loop it is the other iterations that go on.
+        goes_on = "foreach" not in step and "while_condition" not in step and step.get("continue_on_error", False)
+        values: Mapping[str, templates.Value]
+        if width is None:
+            frames = {name: frame.inside(f"{frame.key}.{name}", frame.scope) for name in substeps}
+            values = {name: await self._past(goes_on, self._take, substeps[name], one) for name, one in frames.items()}
+        else:
+            frames = frame.beside({f".{name}": frame.scope.inside() for name in substeps}, width)
+            taken = {name: self._past(goes_on, self._take, substeps[name], one) for name, one in frames.items()}
+            values = await self._at_once(frame, frames, taken, width)
+        return {name: templates.spoken(value) for name, value in values.items()}
+
+    async def _at_once(
+        self, around: Frame, frames: Mapping[str, Frame], taken: Mapping[str, _Coroutine], width: int
+    ) -> dict[str, templates.Value]:
+        values = await self._ctx.gather(taken, limit=width)
+        # What they set is seen only now, in the order of the recipe, whichever was over first.
+        for frame in frames.values():
+            around.scope.leave(frame.scope)
+        return values
+
+    async def _past(self, goes_on: bool, take: Callable[..., _Coroutine], *given: Any) -> templates.Value:
+        try:
+            return await take(*given)
+        except failures.StepFailed as failure:
+            if not goes_on:
+                raise
+            self._shown.went_past(failure)
+            return None
+
+    # -- loops
+
+    async def _each(self, loop: _Object, step: _Object, frame: Frame) -> list[plain.Json]:
+        try:
+            items = loops.items(loop, frame.scope)
+        except (templates.Undefined, loops.Unfit) as failure:
+            raise await self._asker.undecided(step, "foreach", frame.key, failure) from failure
+        width = loops.width(loop.get("parallel"), len(items), frame.lanes)
+        if width is not None and items:
+            return await self._each_at_once(loop, step, frame, items, width)
+        results: list[plain.Json] = []
+        for number, item in enumerate(items):
+            inner = frame.scope.inside(**loops.variables(loop, item, number))
+            there = frame.inside(f"{frame.key}[{number}]", inner)
+            results.append(await self._iteration(loop, step, there))
+            over = "break_if" in loop and await self._holds(loop, "break_if", f"{there.key}.break_if", inner, step)
+            frame.scope.leave(inner)
+            if over:
+                break
+        return results
+
+    async def _each_at_once(
+        self, loop: _Object, step: _Object, frame: Frame, items: list[plain.Json], width: int
+    ) -> list[plain.Json]:
+        scopes = {
+            f"[{number}]": frame.scope.inside(**loops.variables(loop, item, number))
+            for number, item in enumerate(items)
+        }
+        frames = frame.beside(scopes, width)
+        taken = {name: self._iteration(loop, step, one) for name, one in frames.items()}
+        return list((await self._at_once(frame, frames, taken, width)).values())
+
+    async def _iteration(self, loop: _Object, step: _Object, frame: Frame) -> plain.Json:
+        value = await self._past(loop.get("continue_on_error", False), self._body, loop, step, frame)
+        asking.set_variable(step, "output", value, frame)
+        return templates.spoken(value)
+
+    async def _while(self, step: _Object, frame: Frame) -> list[plain.Json]:
+        results: list[plain.Json] = []
+        while True:
+            key = f"{frame.key}[{len(results)}]"
+            if not await self._holds(step, "while_condition", f"{key}.while_condition", frame.scope):
+                return results
+            if len(results) == loops.limit(step):
+                message = f"while_condition still holds after {len(results)} iterations, which max_iterations allows"
+                failure = loops.Unfit("too_many_iterations", message)
+                raise await self._asker.undecided(step, "while_condition", f"{key}.while_condition", failure)
+            inner = frame.scope.inside(**loops.variables(step, None, len(results)))
+            results.append(await self._iteration(step, step, frame.inside(key, inner)))
+            await self._update(step, key, inner)
+            over = "break_when" in step and await self._holds(step, "break_when", f"{key}.break_when", inner)
+            frame.scope.leave(inner)
+            if over:
+                return results
+
+    async def _update(self, step: _Object, key: str, scope: templates.Scope) -> None:
+        try:
+            changed = templates.filled(step.get("update_context", {}), scope)
+        except templates.Undefined as gap:
+            raise await self._asker.undecided(step, "update_context", f"{key}.update_context", gap) from gap
+        for name, value in changed.items():
+            scope.set(name, value)
+
+    async def _holds(
+        self, holder: _Object, name: str, key: str, scope: templates.Scope, step: _Object | None = None
+    ) -> bool:
+        condition = conditions.parse(holder[name], self._version)
+        try:
+            return conditions.holds(condition, lambda variable: templates.written(scope.find(variable)))
+        except (templates.Undefined, conditions.Undecidable) as failure:
+            raise await self._asker.undecided(step or holder, name, key, failure) from failure

@@ -1,0 +1,81 @@
+"""
+Loops: what is gone through, how much of it at once, and when it is too much (amplifier-recipe-schema, looping and
+iteration).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from app.dialects.amplifier import fields, templates
+from app.engine import json_schemas, plain
+
+_Object: TypeAlias = Mapping[str, plain.Json]
+
+
+class Unfit(ValueError):
+    """
+    A variable cannot be gone through.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        """Stable name of why."""
+
+
+def items(loop: _Object, scope: templates.Scope) -> list[plain.Json]:
+    """
+    Return the items of a loop.
+
+    Raises:
+        templates.Undefined: there is no such variable.
+        Unfit: `not_a_list` or `too_many_iterations`.
+    """
+    name = templates.reference(loop["foreach"]) or ""
+    found = scope.find(name)
+    if not isinstance(found, list):
+        kind = "a text" if isinstance(found, templates.Kept) else json_schemas.kind_of(found)
+        raise Unfit("not_a_list", f"foreach goes through {{{{{name}}}}}, which is {kind}, not a list")
+    most = limit(loop)
+    if len(found) > most:
+        raise Unfit("too_many_iterations", f"{{{{{name}}}}} has {len(found)} items; max_iterations allows {most}")
+    return found
+
+
+def limit(loop: _Object) -> int:
+    """
+    Return the most iterations of a loop.
+    """
+    most: int = loop.get("max_iterations", fields.DEFAULT_ITERATIONS)
+    return most
+
+
+def variables(loop: _Object, item: plain.Json, index: int) -> dict[str, templates.Value]:
+    """
+    Return what an iteration's variables hold.
+    """
+    own = {loop.get("as", fields.DEFAULT_ITEM): item} if "foreach" in loop else {}
+    return own | ({loop["index_as"]: index} if "index_as" in loop else {})
+
+
+def width(parallel: bool | int | None, count: int, lanes: int | None) -> int | None:
+    """
+    Return how many of so many branches may go on at once; None: one after the other.
+
+    Args:
+        parallel: True: all of them; a number: so many.
+        lanes: Most agents that may be asked at a time; None: any number.
+    """
+    if parallel is None or parallel is False:
+        return None
+    wanted = count if parallel is True else min(parallel, count)
+    return max(1, wanted if lanes is None else min(wanted, lanes))
+
+
+def lanes_inside(lanes: int | None, width: int) -> int | None:
+    """
+    Return how many agents each of several branches may ask at a time, so that all together stay within the limit.
+    """
+    return None if lanes is None else max(1, lanes // width)

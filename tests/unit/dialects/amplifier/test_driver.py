@@ -1,0 +1,582 @@
+"""
+Tests of the driver: steps, variables, conditions, failures and what is shown of a run.
+"""
+
+from __future__ import annotations
+
+import json
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from app.engine import records
+from app.engine.states import RunState, StepState
+from tests.unit.dialects.amplifier import workshop
+from tests.unit.dialects.amplifier.workshop import broke, later, printed, ran, recipe, staged, step
+
+LONG = "long text " * 8_000
+
+# -- variables
+
+
+async def test_steps_in_order():
+    """
+    Steps are taken in the order of the file; what one sets, later ones are told.
+    """
+    run = await ran(
+        recipe(
+            step("a", prompt="Look at {{file}}.", output="seen"),
+            step("b", prompt="Improve: {{seen}}"),
+            context={"file": ""},
+        ),
+        {"a": "It is long."},
+        file="a.py",
+    )
+
+    assert run.prompts == {"a": "Look at a.py.", "b": "Improve: It is long."}
+    assert run.slots == {"seen": "It is long."}
+    assert (run.manifest["status"], run.manifest["current_step_index"], run.manifest["total_steps"]) == ("done", 2, 2)
+    assert run.manifest["ending"] == {"reason": "completed", "partial": False, "failed_steps": []}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("recipe.name", "small"),
+        ("recipe.version", "1.0.0"),
+        ("recipe.description", "A small one."),
+        ("session.id", "20260210T143000Z-abcdef"),
+        ("session.started", "2026-02-10T14:30:00.000Z"),
+        ("session.project", "home-me-my-project"),
+        ("step.id", "second"),
+        ("step.index", "1"),
+    ],
+)
+async def test_reserved_variables(name, expected):
+    """
+    Each reserved variable of the document has its value in every step.
+    """
+    run = await ran(recipe(step("first"), step("second", prompt=f"<{{{{{name}}}}}>")))
+
+    assert run.prompt("second") == f"<{expected}>"
+
+
+async def test_step_outputs_come_before_the_context():
+    """
+    A variable of the context holds until a step sets it; arguments come before the context.
+    """
+    document = recipe(step("a", prompt="{{x}}"), step("b", output="x"), step("c", prompt="{{x}}"), context={"x": "old"})
+    run = await ran(document, {"b": "new"})
+    other = await ran(document, {"b": "new"}, x="given")
+
+    assert (run.prompt("a"), run.prompt("c")) == ("old", "new")
+    assert (other.prompt("a"), other.prompt("c")) == ("given", "new")
+
+
+async def test_replies_that_are_json_are_data():
+    """
+    Dots lead into a reply that is JSON, to any depth.
+    """
+    said = '```json\n{"severity": "high", "issues": [{"at": {"line": 3}}]}\n```'
+    run = await ran(
+        recipe(step("a", output="found"), step("b", prompt="{{found.severity}} in line {{found.issues.0.at.line}}")),
+        {"a": said},
+    )
+
+    assert run.prompt("b") == "high in line 3"
+    assert json.loads(run.slots["found"]) == {"severity": "high", "issues": [{"at": {"line": 3}}]}
+
+
+async def test_replies_are_read_as_the_step_says():
+    """
+    `parse_json: true` finds JSON among words and fails without any; `false` leaves even JSON a text.
+    """
+    document = later(
+        step("a", output="x", parse_json=True),
+        step("b", output="y", parse_json=False),
+        step("c", prompt="{{x.n}} {{y}}"),
+    )
+    run = await ran(document, {"a": 'It is {"n": 1}.', "b": '{"n": 2}'})
+    failed = await ran(document, {"a": "It is nothing."})
+
+    assert run.prompt("c") == '1 {"n": 2}'
+    assert (failed.manifest["status"], failed.error["code"], failed.error["key"]) == ("failed", "not_json", "a")
+    failed.replies["a"] = '{"n": 3}'
+    assert await failed.resume() is RunState.DONE
+    assert failed.prompt("c").startswith("3 ")
+
+
+async def test_long_replies_are_not_copied():
+    """
+    A prompt names a long reply by its blob.
+    """
+    run = await ran(recipe(step("a", output="x"), step("b", prompt="See {{x}}!")), {"a": LONG})
+    call = run.world.operations["b"]
+
+    assert call.prompt[0] == "See "
+    assert call.prompt[1]["blob"]["size_bytes"] == len(LONG)
+    assert run.disk.files["cache.json"]["x"]["blob"]["size_bytes"] == len(LONG)
+
+
+async def test_an_undefined_variable_fails_the_step():
+    """
+    The error names the variable and what there is; with the variable given, the run can be sent on from there.
+    """
+    run = await ran(
+        recipe(
+            step("a", output="analysis"),
+            step("b", condition="{{analysis}} == 'bad'", output="fixes"),
+            step("c", prompt="{{fixes}}"),
+            context={"severity": "low"},
+        ),
+        {"a": "good"},
+    )
+
+    assert (run.error["code"], run.error["key"]) == ("undefined_variable", "c")
+    assert "Undefined variable in step: {{fixes}}. Available: severity, analysis" in run.error["message"]
+    assert await run.resume(args={"severity": "low", "fixes": "none"}) is RunState.DONE
+    assert run.prompt("c") == "none"
+    assert [key for key, _ in run.world.asked] == ["a", "c"]
+
+
+# -- conditions
+
+
+@pytest.mark.parametrize(("severity", "taken"), [("critical", True), ("low", False)])
+async def test_conditions_that_hold_and_do_not(severity, taken):
+    """
+    A step whose condition holds is taken; otherwise it is skipped, and the next one follows.
+    """
+    condition = "{{severity}} == 'critical'"
+    run = await ran(
+        recipe(step("fix", condition=condition), step("report"), context={"severity": ""}), severity=severity
+    )
+
+    assert run.statuses() == {"fix": "done" if taken else "skipped", "report": "done"}
+    assert run.skipped == (
+        [] if taken else [{"id": "fix", "reason": "condition evaluated to false", "condition": condition}]
+    )
+
+
+async def test_an_undefined_variable_in_a_condition_fails_the_run():
+    """
+    The message is the document's, whatever `on_error` says; nothing after it is taken.
+    """
+    run = await ran(
+        recipe(
+            step("a", condition="{{severity}} == 'high'", output="missing"),
+            step("critical-fix", condition="{{missing}} == 'x'", on_error="continue"),
+            step("report"),
+            context={"severity": "low"},
+        )
+    )
+
+    assert run.manifest["status"] == "failed"
+    assert run.error["message"] == (
+        "Step 'critical-fix' condition error: Undefined variable in condition: {{missing}}. Available: severity"
+    )
+    assert run.statuses() == {"a": "skipped", "critical-fix": "failed"}
+
+
+async def test_a_condition_that_cannot_be_decided_fails_the_run():
+    """
+    An order between words is an error of the recipe.
+    """
+    run = await ran(later(step("a", condition="{{n}} > 3"), context={"n": "many"}))
+
+    assert (run.error["code"], run.error["key"]) == ("undecidable_condition", "a")
+
+
+# -- failures
+
+
+async def test_a_failed_step_ends_the_run():
+    """
+    Without `on_error` the first failure stops the recipe; a resume repeats that step alone.
+    """
+    run = await ran(recipe(step("a"), step("b", output="x"), step("c", prompt="{{x}}")), {"b": broke()})
+
+    assert (run.manifest["status"], run.error["code"], run.error["key"]) == ("failed", "agent_error", "b")
+    assert run.manifest["ending"] == {"reason": "agent_error", "partial": False, "failed_steps": ["b"]}
+    run.replies["b"] = "fine"
+    assert await run.resume() is RunState.DONE
+    assert [key for key, _ in run.world.asked] == ["a", "b", "b", "c"]
+
+
+async def test_continue_goes_on():
+    """
+    With `continue` the next step follows, the run is done in part, and what failed is named.
+    """
+    run = await ran(recipe(step("a", on_error="continue", output="x"), step("b")), {"a": broke()})
+
+    assert run.statuses() == {"a": "failed", "b": "done"}
+    assert run.manifest["ending"] == {"reason": "completed", "partial": True, "failed_steps": ["a"]}
+    assert [event.data["event"] for event in run.disk.events if event.type == "recipe.note"] == ["step:failed"]
+
+
+async def test_skip_remaining_ends_the_run_well():
+    """
+    With `skip_remaining` no further step is taken, and the run is done in part.
+    """
+    run = await ran(recipe(step("a"), step("b", on_error="skip_remaining"), step("c"), step("d")), {"b": broke()})
+
+    assert run.statuses() == {"a": "done", "b": "failed", "c": "skipped", "d": "skipped"}
+    assert run.manifest["status"] == "done"
+    assert run.manifest["ending"] == {"reason": "skipped_remaining", "partial": True, "failed_steps": ["b"]}
+    assert [one["id"] for one in run.skipped] == ["c", "d"]
+
+
+# -- retries and limits
+
+
+@pytest.mark.parametrize(
+    ("retry", "delays"),
+    [
+        ({"max_attempts": 5, "initial_delay": 10, "max_delay": 300}, [10, 20, 40, 80]),
+        ({"max_attempts": 5, "initial_delay": 10, "max_delay": 25}, [10, 20, 25, 25]),
+        ({"max_attempts": 5, "backoff": "linear", "initial_delay": 10}, [10, 20, 30, 40]),
+        ({"max_attempts": 4, "backoff": "linear", "initial_delay": 10, "max_delay": 15}, [10, 15, 15]),
+        ({}, [5, 10]),
+        ({"max_attempts": 1}, []),
+        ({"max_attempts": 3, "initial_delay": 0}, [0, 0]),
+    ],
+)
+async def test_delays_of_retries(retry, delays):
+    """
+    Delays double, or grow by their first length, up to the longest; three tries by default.
+    """
+    run = await ran(recipe(step("a", retry=retry)), {"a": broke("rate_limited")})
+
+    assert run.manifest["status"] == "failed"
+    assert run.clock.slept == delays
+    assert [attempt for _, attempt in run.world.asked] == list(range(1, len(delays) + 2))
+
+
+@pytest.mark.parametrize(
+    "code", ["rate_limited", "agent_timeout", "agent_idle", "backend_unavailable", "model_crashed"]
+)
+async def test_errors_that_pass_are_retried(code):
+    """
+    Network, time and rate limits are worth another try; the driver sees the last one only.
+    """
+    run = await ran(recipe(step("a", retry={}, output="x")), {"a": [broke(code), "fine"]})
+
+    assert (run.manifest["status"], run.slots) == ("done", {"x": "fine"})
+
+
+@pytest.mark.parametrize(
+    "code", ["agent_error", "empty_reply", "unauthorized", "prompt_too_large", "undefined_variable"]
+)
+async def test_other_errors_are_not_retried(code):
+    """
+    Failures of agents and of validation are final at once.
+    """
+    run = await ran(recipe(step("a", retry={"max_attempts": 5})), {"a": broke(code)})
+
+    assert (run.manifest["status"], len(run.world.asked)) == ("failed", 1)
+
+
+@pytest.mark.parametrize(("given", "expected"), [({}, 600), ({"timeout": 300}, 300)])
+async def test_time_outs(given, expected):
+    """
+    Each try has the step's time-out, ten minutes by default.
+    """
+    run = await ran(recipe(step("a", **given)))
+
+    assert run.world.operations["a"].timeout_seconds == expected
+
+
+# -- agents
+
+
+async def test_how_an_agent_is_asked():
+    """
+    Mode, settings and preferences of a step change how its agent is asked; what nobody understands is told.
+    """
+    run = await ran(
+        later(
+            step("a", mode="ANALYZE"),
+            step("b", agent_config={"role": "You are brief.", "temperature": 0.8}, model="opus", max_tokens=99),
+            step("c", provider="codex"),
+        )
+    )
+    asked = run.world.operations
+    (note,) = [event.data for event in run.disk.events if event.type == "recipe.note"]
+
+    assert run.prompt("a") == "MODE: ANALYZE\n\nDo it."
+    assert (asked["a"].backend, asked["a"].model, asked["a"].system) == ("script", "small", "You help.")
+    assert (asked["b"].model, asked["b"].system, asked["b"].max_tokens) == ("opus", "You are brief.", 99)
+    assert (asked["c"].backend, asked["c"].model) == ("codex", None)
+    assert note == {"event": "step:settings_ignored", "settings": ["temperature"]}
+
+
+async def test_preferences_are_tried_in_order():
+    """
+    A backend that cannot be reached is passed over; one that answered badly is not.
+    """
+    preferred = [{"provider": "one"}, {"provider": "two", "model": "m"}, {"provider": "three"}]
+    document = later(step("a", provider_preferences=preferred, output="x"))
+    run = await ran(document, {"a": broke("unknown_backend"), "a.preference2": "second"})
+    bad = await ran(document, {"a": broke("agent_error")})
+    none = await ran(document, dict.fromkeys(["a", "a.preference2", "a.preference3"], broke("backend_unavailable")))
+
+    assert run.slots == {"x": "second"}
+    assert [run.world.operations[key].backend for key, _ in run.world.asked] == ["one", "two"]
+    assert (bad.manifest["status"], len(bad.world.asked)) == ("failed", 1)
+    assert (none.manifest["status"], len(none.world.asked)) == ("failed", 3)
+    none.replies["a"] = "first"
+    assert await none.resume() is RunState.DONE
+    assert none.slots == {"x": "first"}
+
+
+async def test_rate_limiting():
+    """
+    Prompts are paced, and those that were refused as too many are tried again.
+    """
+    limits = {"min_delay_ms": 1500, "backoff": {"initial_delay_ms": 500, "multiplier": 3, "max_attempts": 3}}
+    run = await ran(
+        later(step("a"), step("b", output="x"), rate_limiting=limits), {"b": [broke("rate_limited")] * 2 + ["fine"]}
+    )
+
+    assert [key for key, _ in run.world.asked] == ["a", "b.delay", "b", "b", "b"]
+    assert run.world.operations["b.delay"].seconds == 1.5
+    assert run.clock.slept == [0.5, 1.5]
+    assert run.slots == {"x": "fine"}
+
+
+# -- commands
+
+
+async def test_commands():
+    """
+    A command's output is its result; values reach bash as variables, never as code.
+    """
+    made = {"id": "a", "type": "bash", "command": 'grep "{{what}}" {{what}} {{n.x}}', "env": {"OUT": "<{{what}}>"}}
+    run = await ran(
+        later(
+            {**made, "output": "found", "timeout": 9},
+            step("b", prompt="{{found}}"),
+            context={"what": "", "n": {"x": 1}},
+        ),
+        {"a": printed("one\ntwo\n\n")},
+        what='$(rm -rf /) "; ls',
+    )
+    command = run.world.operations["a"]
+
+    assert command.argv == ("bash", "-c", 'grep "${RECIPE_VALUE_1}" ${RECIPE_VALUE_1} ${RECIPE_VALUE_2}')
+    assert command.env == {"OUT": '<$(rm -rf /) "; ls>', "RECIPE_VALUE_1": '$(rm -rf /) "; ls', "RECIPE_VALUE_2": "1"}
+    assert (command.timeout_seconds, command.exit_codes, command.cwd) == (9, (0,), ".")
+    assert run.prompt("b") == "one\ntwo"
+
+
+async def test_exit_codes():
+    """
+    An exit code fails the step, unless it is asked for; then conditions can look at it.
+    """
+    failing = records.Result(
+        status=StepState.FAILED, output=printed("", 3), error=records.StepError(code="exit_code", message="code 3")
+    )
+    bash = {"id": "a", "type": "bash", "command": "false"}
+    run = await ran(later(bash, step("b")), {"a": failing})
+    asked = await ran(
+        later({**bash, "output_exit_code": "code"}, step("b", condition="{{code}} == 3")), {"a": printed("", 3)}
+    )
+
+    assert (run.manifest["status"], run.error["code"]) == ("failed", "exit_code")
+    assert asked.statuses() == {"a": "done", "b": "done"}
+    assert 255 in asked.world.operations["a"].exit_codes
+
+
+async def test_commands_are_retried():
+    """
+    Nothing tells why a command failed, so every exit code and a time-out are worth another try.
+    """
+    failing = records.Result(
+        status=StepState.FAILED, output=printed("", 3), error=records.StepError(code="exit_code", message="code 3")
+    )
+    run = await ran(later({"id": "a", "type": "bash", "command": "x", "retry": {}}), {"a": [failing, printed("ok")]})
+
+    assert run.manifest["status"] == "done"
+
+
+# -- recipes in recipes
+
+CHILD = {
+    "id": "a",
+    "type": "recipe",
+    "recipe": "other",
+    "context": {"target": "{{file}}", "all": "{{files}}"},
+    "output": "x",
+}
+
+
+def _ended(slots, status="done", partial=False):
+    shown = {name: {"type": "artifact", "text": text} for name, text in slots.items()}
+    ending = {"reason": "completed", "partial": partial, "failed_steps": []}
+    return {"run_id": "r", "status": status, "ending": ending, "error": None, "slots": shown}
+
+
+async def test_recipes_get_what_they_are_given_and_nothing_else():
+    """
+    A sub-recipe gets its `context` alone; its variables, or its `final_output`, are the step's result.
+    """
+    document = later(CHILD, step("b", prompt="{{x}}"), context={"file": "f.py", "files": ["a", "b"], "secret": "s"})
+    run = await ran(document, {"a": _ended({"report": "fine", "data": '{"n": 1}'})})
+    final = await ran(document, {"a": _ended({"report": "fine", "final_output": '{"n": 2}'})})
+    call = run.world.operations["a"]
+
+    assert (call.recipe_id, call.args) == ("other", {"target": "f.py", "all": ["a", "b"]})
+    assert json.loads(run.prompt("b")) == {"report": "fine", "data": {"n": 1}}
+    assert final.prompt("b") == '{"n":2}'
+
+
+async def test_recipes_that_fail_and_that_are_partial():
+    """
+    A sub-recipe that failed fails the step; one that is done in part makes the run so.
+    """
+    document = later(CHILD, context={"file": "f", "files": []})
+    failing = records.Result(
+        status=StepState.FAILED, output=_ended({}, "failed"), error=records.StepError(code="child_failed", message="no")
+    )
+    failed = await ran(document, {"a": failing})
+    partial = await ran(document, {"a": _ended({}, partial=True)})
+
+    assert (failed.manifest["status"], failed.error["code"]) == ("failed", "child_failed")
+    assert partial.manifest["ending"]["partial"] is True
+
+
+async def test_recursion_has_limits():
+    """
+    A run deep below others starts none, and a run takes no more steps than allowed.
+    """
+    deep = workshop.Run(later(CHILD, context={"file": "f", "files": []}, recursion={"max_depth": 2}), depth=2)
+    await deep.run()
+    looped = step("a", foreach="{{l}}")
+    many = await ran(later(looped, context={"l": [1, 2, 3]}, recursion={"max_total_steps": 2}))
+
+    assert (deep.error["code"], deep.error["key"], deep.world.asked) == ("recursion_limit", "a", [])
+    assert (many.error["code"], many.error["key"]) == ("recursion_limit", "a[2]")
+
+
+# -- stages
+
+
+def _approval(**more):
+    return {"required": True, "prompt": "Go on with {{x}}?", **more}
+
+
+STAGED = staged(
+    {"name": "look", "steps": [step("a", output="x")], "approval": _approval(timeout=3600, output="answer")},
+    {"name": "act", "steps": [step("b", prompt="{{approval.message}}|{{answer.decision}}|{{approval.by_default}}")]},
+)
+
+
+async def test_an_approval_lets_the_flow_go_on():
+    """
+    After the stage a person is asked; the answer's message can be named by later steps.
+    """
+    run = await ran(
+        STAGED, {"a": "plan", "approval:look": {"decision": "approve", "message": "be quick", "by_default": False}}
+    )
+    gate = run.world.operations["approval:look"]
+
+    assert (gate.prompt, gate.options, gate.default, gate.expires_seconds) == (
+        "Go on with plan?",
+        ("approve", "deny"),
+        "deny",
+        3600.0,
+    )
+    assert gate.shown_sha256
+    assert run.prompt("b") == "be quick|approve|false"
+    assert [key for key, _ in run.world.asked] == ["a", "approval:look", "b"]
+
+
+@pytest.mark.parametrize("by_default", [True, False])
+async def test_a_denial_is_final(by_default):
+    """
+    A denied approval fails the run; sent on again and again, it fails again, and no later step is ever taken.
+    """
+    denial = {"decision": "deny", "message": "no", "by_default": by_default}
+    run = await ran(STAGED, {"approval:look": denial})
+
+    assert (run.manifest["status"], run.error["code"]) == ("failed", "approval_denied")
+    run.replies["approval:look"] = {"decision": "approve", "message": "", "by_default": False}
+    for _ in range(2):
+        assert await run.resume() is RunState.FAILED
+    assert [key for key, _ in run.world.asked] == ["a", "approval:look"]
+
+
+async def test_where_approvals_stand():
+    """
+    An approval may stand before its stage, wait for ever, approve by default, or be switched off.
+    """
+    run = await ran(
+        staged(
+            {"name": "one", "steps": [step("a")], "approval": _approval(prompt="1?", when="before")},
+            {"name": "two", "steps": [step("b")], "approval": {"required": False, "prompt": "2?"}},
+            {"name": "three", "steps": [step("c")], "approval": _approval(prompt="3?", timeout=5, default="approve")},
+        )
+    )
+    first, third = run.world.operations["approval:one"], run.world.operations["approval:three"]
+
+    assert [key for key, _ in run.world.asked] == ["approval:one", "a", "b", "c", "approval:three"]
+    assert (first.default, first.expires_seconds) == (None, None)
+    assert (third.default, third.expires_seconds) == ("approve", 5.0)
+    assert run.manifest["total_steps"] == 3
+
+
+async def test_skip_remaining_asks_nobody():
+    """
+    What is skipped needs no approval.
+    """
+    run = await ran(
+        staged(
+            {"name": "one", "steps": [step("a", on_error="skip_remaining")], "approval": _approval(prompt="1?")},
+            {"name": "two", "steps": [step("b")]},
+        ),
+        {"a": broke()},
+    )
+
+    assert run.statuses() == {"a": "failed", "b": "skipped"}
+
+
+async def test_final_output():
+    """
+    The result of a run is the variable that the recipe names.
+    """
+    run = await ran(later(step("a", output="x"), step("b", output="y"), final_output="x"), {"a": "result"})
+
+    assert run.slots["final_output"] == "result"
+
+
+# -- values are never code
+
+
+_HOSTILE = st.one_of(
+    st.text(max_size=30),
+    st.sampled_from(["x' or 'a' == 'a", "}}{{secret}}", "{{secret}}", "' == 'x' or {{secret}}", '"; or "', "\\{{x}}"]),
+)
+
+
+@hypothesis.settings(max_examples=60, deadline=None)
+@hypothesis.given(_HOSTILE)
+def test_a_value_changes_neither_condition_nor_prompt(value):
+    """
+    Whatever an argument or a reply holds, it stands in prompts as it is and decides conditions only by being equal.
+    """
+    import asyncio
+
+    document = later(
+        step("a", output="said", parse_json=False),
+        step("b", condition="{{said}} == 'critical' and {{given}} != ''", prompt="<{{given}}|{{said}}>"),
+        step("c", prompt="<{{given}}|{{said}}>"),
+        context={"given": "", "secret": "hidden"},
+    )
+    said = value or "nothing"
+    run = asyncio.run(ran(document, {"a": said}, given=value))
+    plainly = said.encode("utf-8", "replace").decode()
+    given = value.encode("utf-8", "replace").decode()
+
+    assert run.statuses()["b"] == ("done" if plainly == "critical" and given else "skipped")
+    assert run.prompt("c") == f"<{given}|{plainly}>"
