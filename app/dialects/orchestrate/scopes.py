@@ -119,16 +119,14 @@ def problem_of_goto(target: str, spot: Spot, everywhere: Mapping[str, plain.Json
 
 def may_repeat(workflow: Mapping[str, plain.Json]) -> bool:
     """
-    Tell whether the flow can come through a step of the outermost scope twice.
+    Tell whether the flow can come through a step twice: by a loop, or by a jump back.
     """
     order = [step["name"] for step in workflow["steps"]]
-    for spot in spots(workflow):
-        for branch in spot.step.get("on", {}).values():
-            target = branch["goto"]
-            # A jump out of a loop counts from the loop.
-            if target in order and order.index(target) <= int(str(spot.place[1])):
-                return True
-    return False
+    return any("for_each" in step for step in workflow["steps"]) or any(
+        branch["goto"] in order[: index + 1]
+        for index, step in enumerate(workflow["steps"])
+        for branch in step.get("on", {}).values()
+    )
 
 
 def _is_step(step: plain.Json) -> bool:

@@ -55,7 +55,7 @@ def test_a_workflow():
     made = parsed(INBOX)
     document = made.document
 
-    assert (made.recipe_id, made.dialect, made.label, made.total_steps) == ("file", "orchestrate", "Inbox", 3)
+    assert (made.recipe_id, made.dialect, made.label, made.total_steps) == ("file", "orchestrate", "Inbox", None)
     assert made.args_schema == {
         "type": "object",
         "properties": {"dataset": {"default": "customers"}},
@@ -102,9 +102,7 @@ def test_a_name_is_optional():
         ([step("A", on={"success": {"goto": "B"}}), step("B")], 2),
         ([step("A"), step("B", on={"failure": {"goto": "A"}})], None),
         ([step("A", on={"failure": {"goto": "A"}})], None),
-        ([loop("A", step("B", on={"failure": {"goto": "A"}}))], None),
-        ([loop("A", step("B", on={"failure": {"goto": "C"}})), step("C")], 2),
-        ([loop("A", step("B", on={"failure": {"goto": "B"}}))], 1),
+        ([loop("A", step("B")), step("C")], None),
     ],
 )
 def test_steps_are_counted_where_the_flow_cannot_come_back(steps, total):
