@@ -1,0 +1,197 @@
+"""
+Reading files as text: whole ones that a step needs, and the beginning of those that it only tells of.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app import errors
+from app.engine import file_operations
+from app.tools import confinement, read_files
+from app.tools.read_files import ReadFilesPerformer
+from app.tools.workspaces import Workspaces
+from tests.unit.calls import Desk
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "project"
+    made.mkdir()
+    return made
+
+
+async def read(root: Path, *paths: str, **given: Any) -> dict[str, Any]:
+    """
+    Return what is told of files.
+    """
+    call = Desk(working_dir=root).call(file_operations.ReadFiles(paths=paths, **given))
+    files: dict[str, Any] = (await ReadFilesPerformer(Workspaces([root])).perform(call)).output["files"]
+    return files
+
+
+async def refusal(root: Path, *paths: str, **given: Any) -> errors.ToolFailed:
+    """
+    Return why files cannot be read.
+    """
+    with pytest.raises(errors.ToolFailed) as failed:
+        await read(root, *paths, **given)
+    return failed.value
+
+
+class TestWhole:
+    """
+    Files that are read whole.
+    """
+
+    async def test_a_file_is_read_as_it_is(self, root: Path) -> None:
+        """Line ends, byte order marks and NUL characters stay; the path is the one that was asked for."""
+        text = "\ufeffä\r\n\0${not} a variable\n"
+        (root / "a.md").write_bytes(text.encode())
+        (root / "empty").touch()
+        told = await read(root, "./a.md", "empty")
+
+        assert told["./a.md"] == {"text": text, "size_bytes": len(text.encode()), "folder": False}
+        assert told["empty"] == {"text": "", "size_bytes": 0, "folder": False}
+
+    @pytest.mark.parametrize(
+        ("path", "code"),
+        [
+            ("none.md", "file_not_found"),
+            ("a.md/b", "file_not_found"),
+            ("broken", "file_not_found"),
+            ("folder", "not_a_file"),
+            (".", "not_a_file"),
+            ("pipe", "not_a_file"),
+            ("latin.md", "not_text"),
+            ("../a.md", "path_outside_workspace"),
+            ("/etc/hosts", "path_outside_workspace"),
+            ("out", "path_outside_workspace"),
+            (".git/config", "path_outside_workspace"),
+        ],
+    )
+    async def test_what_cannot_be_read_fails(self, root: Path, path: str, code: str) -> None:
+        """Every reason has its code, the path is named, and a named pipe makes nobody wait."""
+        (root / "a.md").touch()
+        (root / "folder").mkdir()
+        (root / "latin.md").write_bytes(b"caf\xe9")
+        (root / "broken").symlink_to("nowhere")
+        (root / "out").symlink_to("/etc/hosts")
+        os.mkfifo(root / "pipe")
+        failure = await refusal(root, "a.md", path)
+
+        assert (failure.code, failure.detail["path"]) == (code, path)
+
+    async def test_links_inside_are_followed(self, root: Path) -> None:
+        """What lies behind them is read."""
+        (root / "a.md").write_text("here")
+        (root / "link").symlink_to("a.md")
+
+        assert (await read(root, "link"))["link"]["text"] == "here"
+
+    async def test_there_is_a_limit(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It holds for a file, and for all of them together."""
+        monkeypatch.setattr(read_files, "WHOLE_BYTES", 10)
+        (root / "ten").write_text("x" * 10)
+        (root / "eleven").write_text("x" * 11)
+        (root / "one").write_text("x")
+
+        assert len((await read(root, "ten", "ten"))["ten"]["text"]) == 10
+        assert (await refusal(root, "eleven")).code == "file_too_large"
+        assert (await refusal(root, "ten", "one")).detail == {"path": "one", "size_bytes": 1, "limit_bytes": 10}
+
+    async def test_sixteen_mebibytes_are_read(self, root: Path) -> None:
+        """One byte more is too much."""
+        (root / "large").write_bytes(b"x" * read_files.WHOLE_BYTES)
+        told = await read(root, "large")
+        with (root / "large").open("ab") as file:
+            file.write(b"x")
+
+        assert len(told["large"]["text"]) == read_files.WHOLE_BYTES
+        assert (await refusal(root, "large")).code == "file_too_large"
+
+    async def test_a_file_that_vanishes_before_it_is_read(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It fails the step; its excerpt is missing without one."""
+        open_file = confinement.Descent.open_file
+
+        def vanishing(descent: confinement.Descent, parts: tuple[str, ...]) -> int:
+            (root / "a.md").unlink(missing_ok=True)
+            return open_file(descent, parts)
+
+        monkeypatch.setattr(confinement.Descent, "open_file", vanishing)
+        (root / "a.md").write_text("x")
+        told = await read(root, excerpts=("a.md",))
+        (root / "a.md").write_text("x")
+
+        assert told["a.md"] == {"text": None, "size_bytes": 0, "folder": False}
+        assert (await refusal(root, "a.md")).code == "file_not_found"
+
+
+class TestExcerpts:
+    """
+    Files whose beginning is enough.
+    """
+
+    async def test_what_is_no_file_has_no_text(self, root: Path) -> None:
+        """Folders say that they are folders; what is gone, broken or a pipe has no text and is no failure."""
+        (root / "folder").mkdir()
+        (root / "broken").symlink_to("nowhere")
+        os.mkfifo(root / "pipe")
+        told = await read(root, excerpts=("folder", "none", "broken", "pipe"))
+
+        assert told["folder"] == {"text": None, "size_bytes": 0, "folder": True}
+        assert [told[name] for name in ("none", "broken", "pipe")] == [
+            {"text": None, "size_bytes": 0, "folder": False}
+        ] * 3
+
+    async def test_together_they_have_so_many_bytes(self, root: Path) -> None:
+        """In their order, each gets what those before it have left; sizes are those of the files."""
+        for name in "abcd":
+            (root / name).write_text(name * 4)
+        told = await read(root, excerpts=("b", "a", "d", "c"), excerpt_bytes=10)
+
+        assert {name: facts["text"] for name, facts in told.items()} == {"b": "bbbb", "a": "aaaa", "d": "dd", "c": ""}
+        assert {facts["size_bytes"] for facts in told.values()} == {4}
+
+    @given(text=st.text("aé€\U0001f600", max_size=12), limit=st.integers(0, 40))
+    def test_a_cut_leaves_no_half_character(self, text: str, limit: int) -> None:
+        """What is shown is a beginning of the text, at most three bytes shorter than the limit."""
+        content = text.encode()
+        shown = read_files._beginning(content[:limit], len(content))
+
+        assert text.startswith(shown)
+        assert len(shown.encode()) >= min(limit, len(content)) - 3
+
+    async def test_what_is_no_text_is_replaced(self, root: Path) -> None:
+        """In the middle and at the end of a file."""
+        (root / "a").write_bytes(b"a\xffb\xc3")
+
+        assert (await read(root, excerpts=("a",)))["a"]["text"] == "a\ufffdb\ufffd"
+
+    async def test_a_whole_file_stays_whole(self, root: Path) -> None:
+        """A file that is asked for in both ways has its whole text."""
+        (root / "a").write_text("x" * 20)
+
+        assert (await read(root, "a", excerpts=("a",), excerpt_bytes=5))["a"]["text"] == "x" * 20
+
+    @pytest.mark.parametrize("path", ["out", "../a", ".git/config"])
+    async def test_nothing_outside_is_quoted(self, root: Path, path: str) -> None:
+        """A link that has come to lead out since it was found fails the step."""
+        (root / "out").symlink_to("/etc/hosts")
+
+        assert (await refusal(root, excerpts=(path,))).code == "path_outside_workspace"
+
+    async def test_no_descriptor_stays_open(self, root: Path) -> None:
+        """Neither after a success nor after a failure."""
+        (root / "a").write_text("x")
+        before = len(os.listdir("/proc/self/fd"))
+        await read(root, "a", excerpts=("a", "none"))
+        await refusal(root, "a", "none")
+
+        assert len(os.listdir("/proc/self/fd")) == before
