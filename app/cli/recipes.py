@@ -4,7 +4,8 @@ The commands under `control-room recipes`, and `route`.
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -56,10 +57,10 @@ def show(place: options.Place, as_json: bool, recipe_id: str) -> int:
 
 @recipes.command()
 @click.argument("targets", nargs=-1, metavar="[FILE|RECIPE]...")
-@click.option("--dialect", default="control_room", help="Language of the files.  [default: control_room]")
+@click.option("--dialect", help="Language of the files.  [default: by their folder, ending and text]")
 @options.as_json
 @options.anywhere
-def validate(place: options.Place, as_json: bool, targets: tuple[str, ...], dialect: str) -> int:
+def validate(place: options.Place, as_json: bool, targets: tuple[str, ...], dialect: str | None) -> int:
     """
     Check recipe files or recipes by their ids; without any, all recipes. Exit code 2 if one is not valid.
     """
@@ -91,9 +92,12 @@ def route(place: options.Place, as_json: bool, text: str) -> int:
     return endings.ExitCode.DONE if found["routable"] else endings.ExitCode.USAGE
 
 
-async def _examine(connected: client.Client, target: str, dialect: str) -> dict[str, Any]:
+async def _examine(connected: client.Client, target: str, dialect: str | None) -> dict[str, Any]:
     if _names_file(target):
-        answer = await connected.validate(_read(Path(target)), dialect, Path(target).stem)
+        from app.dialects import registry
+
+        path, source = PurePath(os.path.abspath(target)), _read(Path(target))
+        answer = await connected.validate(source, dialect or registry.likely(path, source), path.stem)
         return {"target": target, "valid": answer["valid"], "flaws": answer["flaws"]}
     entry = next((entry for entry in await connected.recipes() if entry["recipe_id"] == target), None)
     if entry is None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from app.dialects import registry
 from tests.acceptance import programs
 
 HEAVY = (
@@ -486,6 +487,20 @@ def test_recipe_is_shown_with_arguments_and_steps(project: programs.Project):
     assert shown["args_schema"]["required"] == ["words"]
     assert {"nodes", "edges"} <= set(shown["graph"])
     assert re.search(r"^words .*required$", text, flags=re.MULTILINE)
+
+
+def test_the_language_of_a_file_is_found(project: programs.Project, tmp_path: Path):
+    """Files of each language are told from one another by folder, ending and text."""
+    bundled = programs.ROOT / "recipes"
+    files = [next(folder.glob("[a-z]*.*")) for folder in bundled.iterdir() if folder.name in registry.DIALECTS]
+    moved = []
+    for file in files:
+        moved.append(tmp_path / f"moved-{file.name}")
+        moved[-1].write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
+    found = programs.asked("recipes", "validate", *files, *moved, project=project)
+
+    assert len(found) >= 6
+    assert [verdict["target"] for verdict in found if not verdict["valid"]] == []
 
 
 def test_recipes_are_validated_by_id_file_or_all(project: programs.Project, tmp_path: Path):
