@@ -4,8 +4,7 @@ The commands under `control-room recipes`, and `route`.
 
 from __future__ import annotations
 
-import os
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -94,15 +93,19 @@ def route(place: options.Place, as_json: bool, text: str) -> int:
 
 async def _examine(connected: client.Client, target: str, dialect: str | None) -> dict[str, Any]:
     if _names_file(target):
-        from app.dialects import registry
-
-        path, source = PurePath(os.path.abspath(target)), _read(Path(target))
-        answer = await connected.validate(source, dialect or registry.likely(path, source), path.stem)
+        source = _read(Path(target))
+        answer = await connected.validate(source, dialect or _likely(target, source), Path(target).stem)
         return {"target": target, "valid": answer["valid"], "flaws": answer["flaws"]}
     entry = next((entry for entry in await connected.recipes() if entry["recipe_id"] == target), None)
     if entry is None:
         raise errors.NotFound(f"there is no file and no recipe {target!r:.200}", code="unknown_recipe")
     return _verdict(entry)
+
+
+def _likely(target: str, source: str) -> str:
+    from app.dialects import registry
+
+    return registry.likely(Path(target).resolve(), source)
 
 
 async def _examine_all(connected: client.Client) -> list[dict[str, Any]]:
