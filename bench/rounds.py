@@ -167,5 +167,6 @@ def _product_found(
 
 @contextmanager
 def _folders(place: Path) -> Iterator[Path]:
+    place.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=place, ignore_cleanup_errors=True) as folder:
         yield Path(folder).resolve()

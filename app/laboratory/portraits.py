@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from app import bootstrap, errors
-from app.engine import records, stores
+from app.engine import plain, records, stores
 
 _MANIFEST = ("status", "phase", "current_step_index", "total_steps", "error", "reason", "ending")
 _LINE = ("key", "status", "tool", "agent_id", "output_slot", "output_hash", "output_preview", "error", "final")
+_MEASURED = ("cpu_seconds", "peak_bytes", "wait_duration_ms", "poll_count")
 _PASSING = ("receipt_id", "created_at", "started_at", "completed_at")
 
 Portrait = dict[str, Any]
@@ -93,7 +94,11 @@ async def _receipt(room: bootstrap.Room, record: records.Record) -> Any:
 
 
 def _line(record: records.Record) -> dict[str, Any]:
-    return {name: record.line.get(name) for name in _LINE}
+    told = {name: record.line.get(name) for name in _LINE}
+    if isinstance(record.output, dict) and not record.output.keys().isdisjoint(_MEASURED):
+        lasting = {name: value for name, value in record.output.items() if name not in _MEASURED}
+        told["output_hash"] = plain.labelled_sha256(plain.canonical(lasting))
+    return told
 
 
 def _lasting(slot: dict[str, Any]) -> dict[str, Any]:

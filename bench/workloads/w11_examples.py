@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import statistics
+import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from app.control import requests
 from app.laboratory import experiment
 from bench import children, figures, machine, rooms, workload
 
+_SOMEBODY = ["-c", "user.name=bench", "-c", "user.email=bench@localhost"]
 _PROJECT = children.ROOT / ".control-room" / "example"
 
 
@@ -25,6 +27,7 @@ class _Example:
     recipe_id: str
     args: Mapping[str, Any] = field(default_factory=dict)
     outcomes: Mapping[str, str] = field(default_factory=dict)
+    needs_repository: bool = False
 
     @property
     def replies(self) -> str:
@@ -46,6 +49,7 @@ _EXAMPLES: Mapping[str, _Example] = {
             "code-review": "issues-found", "fix": "complete", "code-review#2": "no-issues", "commit": "committed",
         },
     ),
+    "orchestrate": _Example(recipe_id="git_census", needs_repository=True),
 }  # fmt: skip
 
 
@@ -81,7 +85,11 @@ def _copy(place: Path, example: _Example) -> experiment.Experiment:
     replies.write_text(example.replies, encoding="utf-8")
     chosen = settings.load({}, project=_PROJECT, home=place, log_level="warning")
     request = requests.StartRequest(recipe_id=example.recipe_id, args=dict(example.args))
-    return experiment.template(place / "copy", chosen, request, replies)
+    copy = experiment.template(place / "copy", chosen, request, replies)
+    if example.needs_repository:
+        for args in (["init", "--quiet"], ["add", "."], [*_SOMEBODY, "commit", "--quiet", "--message", "Begin"]):
+            subprocess.run(["git", *args], cwd=copy.settings.project.project, check=True)
+    return copy
 
 
 def _line(dialect: str, example: _Example) -> figures.Line:
