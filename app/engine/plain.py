@@ -24,7 +24,8 @@ _MASK = "***"
 # Made once: what `json.dumps` makes for every call costs as much as encoding a small value.
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _CANONICAL = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, sort_keys=True)
-_SHORTEST_SECRET = 4
+SHORTEST_SECRET = 4
+"""Characters of the shortest secret that is masked."""
 
 
 def plain(value: object) -> Json:
@@ -105,7 +106,7 @@ class Masker:
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._secrets = tuple(sorted((s for s in set(secrets) if len(s) >= _SHORTEST_SECRET), key=len, reverse=True))
+        self._secrets = tuple(sorted((s for s in set(secrets) if len(s) >= SHORTEST_SECRET), key=len, reverse=True))
 
     def hiding(self, secrets: Iterable[str]) -> Masker:
         """

@@ -50,7 +50,12 @@ class Equipment:
         Return it with further secrets masked.
         """
         values = {self.environ[name] for name in secrets.names if name in self.environ} | secrets.texts
+        if short := self._too_short(secrets):
+            _log.warning("secrets too short to be masked: %s", ", ".join(short))
         return dataclasses.replace(self, masker=self.masker.hiding(values)) if values else self
+
+    def _too_short(self, secrets: ports.Secrets) -> list[str]:
+        return sorted(name for name in secrets.names if 0 < len(self.environ.get(name, "")) < plain.SHORTEST_SECRET)
 
 
 class Parked(BaseException):
