@@ -126,6 +126,7 @@ class _Server(uvicorn.Server):
 def _desk(room: bootstrap.Room, server: settings.ServerSettings) -> desk.Desk:
     return desk.Desk(
         runs=room.runs,
+        gates=room.gates,
         talks=room.talks,
         max_message_bytes=server.max_body_bytes,
         catalogue=room.catalogue,

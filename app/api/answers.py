@@ -105,6 +105,7 @@ class StepShown(_Answer):
     agent_id: str | None = None
     output_slot: str | None = None
     output_preview: str | None = None
+    gate_id: str | None = Field(default=None, description="Gate that the step waits at.")
     key: str = Field(description="Name of the step within its run, for ever.")
     attempt: int
     started_at: _At
@@ -222,6 +223,31 @@ class Receipt(BaseModel):
     sha256: str
     started_at: _At
     completed_at: _At
+
+
+class GateListed(_Answer):
+    """
+    A question to a person, and its answer if it has one.
+    """
+
+    gate_id: str = Field(description="Its id; the same after every restart.")
+    run_id: _RunId
+    recipe_id: str
+    key: str = Field(description="Step that asks.")
+    status: Literal["open", "paused", "decided", "lapsed"] = Field(
+        description="`paused`: its run is, and asks again when it goes on; `lapsed`: what came before it ran again."
+    )
+    prompt: str = Field(description="The question.")
+    options: list[str] = Field(description="Decisions that can be given.")
+    asked_at: _At | None
+    expires_at: _At | None = Field(description="When the default is taken; null: never.")
+    default: str | None = Field(description="Decision that is taken when nobody answers in time.")
+    shown_sha256: str = Field(description="Hash of what is decided on; send it back to decide on nothing else.")
+    decision: str | None
+    message: str | None = Field(description="What whoever decided adds.")
+    by_default: bool | None = Field(description="Whether nobody answered in time.")
+    denied: bool | None = Field(description="Whether the decision is final: no resume goes past it.")
+    decided_at: _At | None
 
 
 class FlawShown(_Answer):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.control import requests
+from app.control import gates, requests
 
 _Text = Annotated[str, Field(max_length=requests.DESCRIPTION_CHARACTERS)]
 _LabelName = Annotated[str, Field(pattern=requests.LABEL_NAME_PATTERN)]
@@ -99,6 +99,28 @@ class ResumeBody(BaseModel):
         )
 
 
+class AnswerBody(BaseModel):
+    """
+    A decision at a gate.
+    """
+
+    model_config = _strict({"decision": "approve", "message": "well done"})
+
+    decision: Annotated[str, Field(min_length=1, max_length=200)] = Field(description="One of the gate's options.")
+    message: Annotated[str, Field(max_length=gates.MESSAGE_CHARACTERS)] = Field(
+        "", description="What is to be said with it; later steps can read it."
+    )
+    shown_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = Field(
+        None, description="Hash of what was decided on; refused with `gate_lapsed` if something else is shown now."
+    )
+
+    def reply(self, idempotency_key: str | None) -> gates.Reply:
+        """
+        Return the reply that the body and its header make.
+        """
+        return gates.Reply(**dict(self), idempotency_key=idempotency_key)
+
+
 class ValidateBody(BaseModel):
     """
     A recipe to look at, as an object or as the text of its file.
@@ -124,5 +146,5 @@ def known_fields() -> frozenset[str]:
     """
     Return every field that some body has, for hints.
     """
-    models: tuple[type[BaseModel], ...] = (StartBody, ResumeBody, ValidateBody, RouteBody)
+    models: tuple[type[BaseModel], ...] = (StartBody, ResumeBody, AnswerBody, ValidateBody, RouteBody)
     return frozenset(item.alias or name for model in models for name, item in model.model_fields.items())

@@ -23,6 +23,7 @@ DESCRIPTION = (
 
 TAGS = [
     {"name": "runs", "description": "Executions of recipes."},
+    {"name": "gates", "description": "Questions of runs to people, and their answers."},
     {"name": "recipes", "description": "Recipes, and the router that chooses among them."},
     {"name": "library", "description": "Tools and agents that recipes can name."},
     {"name": "audit", "description": "Receipts of tool executions."},

@@ -7,7 +7,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated
 from urllib.parse import urlencode
@@ -16,7 +16,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.requests import Request
 
 from app import clock, errors
-from app.engine import states, stores
+from app.control import inbox
+from app.engine import gates, states, stores
 
 DEFAULT_LIMIT = 100
 """Items of a page where none are asked for."""
@@ -31,6 +32,7 @@ def _instant(text: object) -> datetime:
 
 
 _Instant = Annotated[datetime, BeforeValidator(_instant)]
+_Label = Annotated[str, Field(max_length=400, pattern=r"^[^\x00:]+:[^\x00]*$")]
 _Plain = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00]*$")]
 
 
@@ -43,9 +45,7 @@ class RunsQuery(BaseModel):
 
     status: states.RunState | None = Field(None, description="Only runs in this state.")
     recipe_id: _Plain | None = Field(None, description="Only runs of this recipe.")
-    label: Annotated[str, Field(max_length=400, pattern=r"^[^\x00:]+:[^\x00]*$")] | None = Field(
-        None, description="Only runs with this label, `name:value`.", examples=["book:one"]
-    )
+    label: _Label | None = Field(None, description="Only runs with this label, `name:value`.", examples=["book:one"])
     created_after: _Instant | None = Field(None, description="Only runs created at or after this instant.")
     created_before: _Instant | None = Field(None, description="Only runs created before this instant.")
     parent_run_id: _Plain | None = Field(None, description="Only runs that this run started.")
@@ -71,11 +71,51 @@ class RunsQuery(BaseModel):
         )
 
 
+class GatesQuery(BaseModel):
+    """
+    Which gates the inbox shows.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    run_id: _Plain | None = Field(None, description="Only gates of this run.")
+    recipe_id: _Plain | None = Field(None, description="Only gates of runs of this recipe.")
+    label: _Label | None = Field(
+        None, description="Only gates of runs with this label, `name:value`.", examples=["book:one"]
+    )
+    limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Most gates of a page.")
+    cursor: Annotated[str, Field(min_length=1, max_length=2000, pattern=r"^[^\x00]*$")] | None = Field(
+        None, description="Where the page begins, from the `Link` of the one before."
+    )
+
+    def query(self) -> inbox.GateQuery:
+        """
+        Return the question to the inbox.
+
+        Raises:
+            errors.RequestInvalid: the cursor is not one of ours.
+        """
+        return inbox.GateQuery(
+            run_id=self.run_id,
+            recipe_id=self.recipe_id,
+            label=_label(self.label),
+            limit=self.limit,
+            cursor=_read_place(self.cursor),
+        )
+
+
+def gates_cursor(last: gates.OpenGate) -> str:
+    """
+    Return the cursor of the page behind a gate.
+    """
+    return _written(inbox.position(last))
+
+
 def runs_cursor(last: stores.RunSummary) -> str:
     """
     Return the cursor of the page behind a run.
     """
-    return base64.urlsafe_b64encode(json.dumps([last.created_at, last.run_id]).encode()).decode().rstrip("=")
+    return _written((last.created_at, last.run_id))
 
 
 def next_link(request: Request, cursor: str | None) -> Mapping[str, str]:
@@ -116,11 +156,27 @@ def _stamp(at: datetime | None) -> str | None:
 def _read_cursor(cursor: str | None) -> tuple[str, str] | None:
     if cursor is None:
         return None
+    created_at, run_id = _read(cursor, 2)
+    return created_at, run_id
+
+
+def _read_place(cursor: str | None) -> inbox.Position | None:
+    if cursor is None:
+        return None
+    created_at, run_id, asked_at, key = _read(cursor, 4)
+    return created_at, run_id, asked_at, key
+
+
+def _written(place: Sequence[str]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+
+
+def _read(cursor: str, parts: int) -> list[str]:
     try:
-        created_at, run_id = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-        if isinstance(created_at, str) and isinstance(run_id, str):
-            clock.instant(created_at)
-            return created_at, run_id
+        place = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        if isinstance(place, list) and len(place) == parts and all(isinstance(part, str) for part in place):
+            clock.instant(place[0])
+            return place
     except (binascii.Error, ValueError, TypeError, RecursionError) as error:
         raise _bad_cursor() from error
     raise _bad_cursor()

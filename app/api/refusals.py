@@ -13,6 +13,7 @@ from app.api import problems
 Responses: TypeAlias = dict[int | str, dict[str, Any]]
 
 _RUN = "20260210T143000Z-k3x9af"
+_GATE = f"{_RUN}.738619ff239d"
 
 EXAMPLES: Mapping[str, problems.Problem] = {
     example.code: example
@@ -111,6 +112,20 @@ EXAMPLES: Mapping[str, problems.Problem] = {
             title="The request is not valid.",
             detail="the steps that the run keeps do not fit: draft was recorded with another operation",
         ),
+        problems.Problem(
+            status=400,
+            code="unknown_decision",
+            title="The request is not valid.",
+            detail="'yes' is none of the gate's options: approve, deny",
+            flaws=[
+                errors.Flaw(
+                    path="$.decision",
+                    code="unknown_decision",
+                    message="'yes' is none of the gate's options: approve, deny",
+                )
+            ],
+            facts={"options": ["approve", "deny"]},
+        ),
         problems.of_status(400, "Host example.org is not served", code="unknown_host"),
         problems.of_status(401, "the header `Authorization: Bearer TOKEN` is missing or wrong"),
         problems.of_status(403, "Origin https://example.org may not call", code="foreign_origin"),
@@ -139,6 +154,39 @@ EXAMPLES: Mapping[str, problems.Problem] = {
             title="There is no such thing.",
             detail="there is no recipe 'creative_draft'; the nearest are creative_draft_scene",
             facts={"recipe_id": "creative_draft", "nearest": ["creative_draft_scene"]},
+        ),
+        problems.Problem(
+            status=404,
+            code="gate_not_found",
+            title="There is no such thing.",
+            detail=f"there is no gate '{_GATE}'",
+        ),
+        problems.Problem(
+            status=409,
+            code="gate_decided",
+            title="The request does not fit the present state.",
+            detail=f"the gate {_GATE} is decided already: approve",
+            facts={"gate": {"gate_id": _GATE, "status": "decided", "decision": "approve"}},
+        ),
+        problems.Problem(
+            status=409,
+            code="gate_lapsed",
+            title="The request does not fit the present state.",
+            detail=f"the gate {_GATE} has lapsed: something else is shown now",
+        ),
+        problems.Problem(
+            status=409,
+            code="gate_denied",
+            title="The request does not fit the present state.",
+            detail="the gate 'ship' was denied, which is final: the run cannot be sent on past it",
+            facts={"gate_id": _GATE, "decision": "deny", "by_default": False, "denied": True, "key": "ship"},
+        ),
+        problems.Problem(
+            status=409,
+            code="not_recorded",
+            title="The request does not fit the present state.",
+            detail="the run came to rest before the answer was written",
+            facts={"key": "ship"},
         ),
         problems.Problem(
             status=409,

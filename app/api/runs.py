@@ -152,7 +152,14 @@ async def unpause_run(desk: At, run_id: RunId, _body: _NoBody = None) -> Respons
     "/{run_id}/resume",
     summary="Send a failed or cancelled run on",
     responses=declared(
-        answers.Accepted, *_MOVED, "unknown_step", "recipe_differs", "args_invalid", "unknown_recipe", "recipe_invalid"
+        answers.Accepted,
+        *_MOVED,
+        "unknown_step",
+        "gate_denied",
+        "recipe_differs",
+        "args_invalid",
+        "unknown_recipe",
+        "recipe_invalid",
     ),
 )
 async def resume_run(desk: At, run_id: RunId, body: Annotated[bodies.ResumeBody | None, Body()] = None) -> Response:

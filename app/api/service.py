@@ -14,7 +14,21 @@ from starlette.middleware.cors import CORSMiddleware
 
 import app as program
 from app import clock, settings
-from app.api import document, errors, guards, health, library, measuring, payloads, polling, run_parts, runs, safety, ws
+from app.api import (
+    document,
+    errors,
+    gates,
+    guards,
+    health,
+    library,
+    measuring,
+    payloads,
+    polling,
+    run_parts,
+    runs,
+    safety,
+    ws,
+)
 
 
 def create(
@@ -37,7 +51,7 @@ def create(
         lifespan=lifespan,
         middleware=_middleware(server),
     )
-    for router in (runs.router, run_parts.router, library.router, health.router, ws.router):
+    for router in (runs.router, run_parts.router, gates.router, library.router, health.router, ws.router):
         api.include_router(router)
     errors.install(api)
     document.install(api)

@@ -31,6 +31,7 @@ from app.control import (
     runs,
     starting,
 )
+from app.control import gates as control_gates
 from app.control import talks as control_talks
 from app.engine import conversations, file_operations, operations, plain, ports, refusals, runner
 from app.execution import measured
@@ -52,6 +53,8 @@ class Room:
 
     runs: runs.Runs
     """Use cases of runs."""
+    gates: control_gates.Gates
+    """Use cases of those who answer questions of runs."""
     talks: control_talks.Talks
     """Use cases of those who speak with agents from message to message."""
     starter: starting.Starter
@@ -264,6 +267,9 @@ def _room(
     offspring = children.Children(runs=use_cases, engine=engine)
     return Room(
         runs=use_cases,
+        gates=control_gates.Gates(
+            store=kept, engine=engine, dialects=world.drivers, view=use_cases.view, masker=equipment.masker
+        ),
         talks=_talks(use_cases, kept, sessions, reference, begun, world),
         starter=reference.starter,
         catalogue=reference.catalogue,

@@ -30,7 +30,7 @@ class Sheet:
         """
         living = view.living()
         self._catch_up(living)
-        opened = [plain.encode(views.open_step(step)) for step in view.open]
+        opened = [plain.encode(views.open_step(step, view.start.run_id)) for step in view.open]
         shown = [*self._steps, *opened][-views.NEWEST_STEPS :]
         return b'%b,"steps":[%b],"steps_total":%d,"cache_summary":{%b},"holder":%b}' % (
             plain.encode(views.manifest(view))[:-1],

@@ -4,8 +4,10 @@ Gates: questions to people as they are shown, by what ids they are known, and wh
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from app.engine import plain
 from app.engine.decisions import Decisions
@@ -70,6 +72,17 @@ class OpenGate:
         """
         return shown_sha256(self.gate)
 
+    def masked(self, masker: plain.Masker) -> OpenGate:
+        """
+        Return the gate with secrets hidden; what is shown keeps its hash.
+        """
+        prompt: str = masker.mask(self.gate.prompt)
+        if prompt == self.gate.prompt:
+            return self
+        return dataclasses.replace(
+            self, gate=dataclasses.replace(self.gate, prompt=prompt, shown_sha256=self.shown_sha256)
+        )
+
     def told(self) -> dict[str, plain.Json]:
         """
         Return the fields of the event that tells of it.
@@ -110,6 +123,8 @@ class Answer:
             "by_default": self.by_default,
             "denied": self.decision in asked.gate.denials,
             "shown_sha256": asked.shown_sha256,
+            "asked_at": asked.asked_at,
+            "expires_at": asked.expires_at,
             "idempotency_key": self.idempotency_key,
         }
 
@@ -147,6 +162,26 @@ def answer_in(record: Record) -> Mapping[str, plain.Json] | None:
     return output if str(output["gate_id"]).endswith(f".{_digits(record.key, record.attempt)}") else None
 
 
+def restored(start: RunStart, record: Record, question: Mapping[str, Any]) -> OpenGate:
+    """
+    Return the gate that a journal line answers.
+
+    Args:
+        question: Its operation as plain JSON.
+    """
+    answer: Any = record.output
+    known = {field.name for field in dataclasses.fields(Gate)} & question.keys()
+    asked = Gate(**{name: _listed(question[name]) for name in known} | {"shown_sha256": answer["shown_sha256"]})
+    return OpenGate(
+        start=start,
+        key=record.key,
+        attempt=record.attempt,
+        gate=asked,
+        asked_at=answer["asked_at"],
+        expires_at=answer["expires_at"],
+    )
+
+
 def told(answer: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
     """
     Return the fields of the event that tells of an answer.
@@ -161,6 +196,10 @@ def is_denial(record: Record) -> bool:
     """
     answer = answer_in(record)
     return answer is not None and answer["denied"] is True
+
+
+def _listed(field: Any) -> Any:
+    return tuple(field) if isinstance(field, list) else field
 
 
 def _is_gates(operation: plain.Json) -> bool:

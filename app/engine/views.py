@@ -10,6 +10,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from app.engine import plain
+from app.engine.gates import gate_id
+from app.engine.operations import Gate
 from app.engine.records import Place, Record, Usage
 from app.engine.runs import RunStart
 from app.engine.slots import Board, Slot
@@ -136,7 +138,7 @@ def finished_step(record: Record) -> dict[str, plain.Json]:
     return shown if record.error is None else shown | {"error": record.error.to_json()}
 
 
-def open_step(step: OpenStep) -> dict[str, plain.Json]:
+def open_step(step: OpenStep, run_id: str) -> dict[str, plain.Json]:
     """
     Return a step that is being performed as that answer shows it.
     """
@@ -145,6 +147,8 @@ def open_step(step: OpenStep) -> dict[str, plain.Json]:
     shown |= {name: value for name, value in step.facts.items() if value is not None}
     if place.output_slot is not None:
         shown["output_slot"] = place.output_slot
+    if step.kind == Gate.kind:
+        shown["gate_id"] = gate_id(run_id, step.key, step.attempt)
     return shown | {"key": step.key, "attempt": step.attempt, "started_at": step.started_at}
 
 

@@ -145,6 +145,9 @@ class Pool:
         """
         Answer an open gate.
         """
+        if self._recovery is not None and not self._gates.open_gates(run_id):
+            # Before that it is not known which runs this pool has.
+            await self.recovered()
         await self._answers.give(run_id, key, answer, attempt)
 
     def open_gates(self, run_id: str | None = None) -> list[engine_gates.OpenGate]:

@@ -67,7 +67,7 @@ def plainly(shown: views.RunView, holder: str | None) -> bytes:
     Return the answer as one value, encoded at once.
     """
     living = shown.living()
-    steps = [*map(views.finished_step, living), *map(views.open_step, shown.open)]
+    steps = [*map(views.finished_step, living), *(views.open_step(step, shown.start.run_id) for step in shown.open)]
     answer = views.manifest(shown) | {
         "steps": steps[-views.NEWEST_STEPS :],
         "steps_total": len(steps),

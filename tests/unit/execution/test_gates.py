@@ -34,8 +34,8 @@ def recorded(gate: gates.OpenGate, **decided: Any) -> dict[str, Any]:
     """
     Return the output of a gate's step.
     """
-    bound = {"gate_id": gate.gate_id, "shown_sha256": gate.shown_sha256, "idempotency_key": None}
-    return bound | decided
+    bound = {name: getattr(gate, name) for name in ("gate_id", "shown_sha256", "asked_at", "expires_at")}
+    return bound | {"idempotency_key": None} | decided
 
 
 async def test_an_answer_lets_the_run_go_on() -> None:

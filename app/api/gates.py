@@ -1,0 +1,90 @@
+"""
+Routes of gates: the inbox of open questions, and the answers to them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Path, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.api import answers, bodies, queries
+from app.api.answering import as_json, declared
+from app.api.desk import At
+from app.api.refusals import BODY
+from app.control import requests
+
+router = APIRouter(prefix="/api/gates", tags=["gates"])
+
+GateId = Annotated[str, Path(description="Id of the gate.", examples=["20260210T143000Z-k3x9af.738619ff239d"])]
+"""A gate's id in a path."""
+
+
+@router.get(
+    "",
+    summary="List open gates",
+    responses=declared(
+        list[answers.GateListed],
+        "request_invalid",
+        "bad_cursor",
+        meaning="A page of questions that wait for an answer, those of the newest run first.",
+        headers={"Link": 'Address of the next page, as `rel="next"`; absent on the last.'},
+    ),
+)
+async def list_gates(desk: At, request: Request, query: Annotated[queries.GatesQuery, Query()]) -> Response:
+    """
+    List the open gates of all runs, also of those that nobody executes now; filters are combined.
+    """
+    found, more = await desk.gates.page(query.query())
+    cursor = queries.gates_cursor(found[-1].gate) if more else None
+    return as_json([gate.to_json() for gate in found], headers=queries.next_link(request, cursor))
+
+
+@router.get(
+    "/{gate_id}",
+    summary="Show a gate",
+    responses=declared(answers.GateListed, "gate_not_found", "journal_corrupt", meaning="The gate, open or decided."),
+)
+async def show_gate(desk: At, gate_id: GateId) -> Response:
+    """
+    Show a question with its answer, if it has one.
+    """
+    return as_json((await desk.gates.show(gate_id)).to_json())
+
+
+@router.post(
+    "/{gate_id}",
+    summary="Answer a gate",
+    responses=declared(
+        answers.GateListed,
+        *BODY,
+        "unknown_decision",
+        "gate_not_found",
+        "gate_decided",
+        "gate_lapsed",
+        "not_recorded",
+        "wrong_state",
+        "journal_corrupt",
+        "no_room",
+        meaning="The gate as it is decided; the answer is on disk.",
+    ),
+)
+async def answer_gate(
+    desk: At,
+    gate_id: GateId,
+    body: bodies.AnswerBody,
+    idempotency_key: Annotated[
+        str | None,
+        Header(
+            alias="Idempotency-Key",
+            description="The same answer under the same key is no second one.",
+            pattern=requests.IDEMPOTENCY_KEY_PATTERN,
+        ),
+    ] = None,
+) -> Response:
+    """
+    Decide; the first answer counts, and a denial is final.
+    """
+    return as_json((await desk.gates.answer(gate_id, body.reply(idempotency_key))).to_json())
