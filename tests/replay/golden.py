@@ -21,6 +21,7 @@ from app.engine.states import RunState
 from tests.unit.dialects import bench, example
 from tests.unit.dialects.agent_recipes import workshop
 from tests.unit.dialects.agent_recipes.workshop import Play, says
+from tests.unit.dialects.amplifier import recorded as amplifier
 from tests.unit.dialects.orchestrate import shows
 from tests.unit.engine import logs
 
@@ -184,6 +185,7 @@ MADE: Mapping[str, Callable[[Path], Recordable]] = {
     "agent_recipes/long_reply": _long_reply,
     "agent_recipes/in_turn": _in_turn,
     "agent_recipes/tasks": _tasks,
+    **{f"amplifier/{name}": amplifier.made(name) for name in amplifier.RUNS},
     "orchestrate/queue": lambda project: shows.queue(),
     "orchestrate/failing": lambda project: shows.failing(),
 }

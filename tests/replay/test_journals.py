@@ -33,6 +33,7 @@ from tests.unit.engine import logs
 ELSEWHERE: dict[str, dict[str, Any]] = {
     "control_room": {"description": "Something else"},
     "agent_recipes": {"args": {"backend": "x"}},
+    "amplifier": {"args": {"x": "something else"}},
     "orchestrate": {"args": {"who": "else", "on": True}},
 }
 """A fact of the start that each dialect's operations hold, changed."""
@@ -283,6 +284,7 @@ NOT_BUNDLED = [
     "control_room/failed_agent",
     "control_room/not_done",
     *(name for name in golden.MADE if name.startswith("agent_recipes/") and name != "agent_recipes/tasks"),
+    *(name for name in golden.MADE if name.startswith("amplifier/")),
 ]
 """Runs whose recipes stay as they are."""
 

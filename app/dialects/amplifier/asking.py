@@ -187,6 +187,8 @@ def set_variable(step: _Object, name: str, value: templates.Value, frame: Frame)
 
 def _read(step: _Object, said: str, record: records.Record) -> plain.Json:
     try:
+        if "reply_schema" in step:
+            return replies.fitting(said, step["reply_schema"])
         return replies.read(said, step.get("parse_json"))
     except replies.NoData as error:
-        raise failures.StepFailed(f"{error}, and parse_json asks for some", key=record.key, code="not_json") from error
+        raise failures.StepFailed(str(error), key=record.key, code=error.code) from error

@@ -209,6 +209,7 @@ KINDS: Mapping[str, tuple[Field, ...]] = {
         _later("break_when", _CONDITION, "Looked at after each iteration; if it holds, the loop is over.", filled=True),
         _field("output", _NAME, "Variable that gets the result."),
         _later("parse_json", {"type": "boolean"}, "`true`: the result must hold JSON; `false`: it stays text."),
+        _later("reply_schema", {"type": "object"}, "JSON Schema of an object; the reply must be one that fits."),
         _field("agent_config", {"type": "object"}, "Settings of the agent that differ in this step."),
         _later("provider", _WORD, "Backend that the agent speaks through."),
         _later("model", _MODEL, "Model, or one of haiku, sonnet, opus."),

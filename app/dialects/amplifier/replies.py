@@ -6,20 +6,27 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 
 from app import errors
-from app.engine import json_text, plain
+from app.engine import json_schemas, json_text, plain
 
 _FENCED = re.compile(r"\A\s*```[ \t]*(?:json|JSON)?[ \t]*\n(?P<inside>.*?)\n[ \t]*```\s*\Z", re.DOTALL)
 _BLOCK = re.compile(r"^[ \t]*```[ \t]*(?:json|JSON)?[ \t]*\n(?P<inside>.*?)\n[ \t]*```", re.DOTALL | re.MULTILINE)
 _OPENING = re.compile(r"[{\[]")
 _MOST_LOOKS = 200
+_MOST_CHECKS = 1_000_000
 
 
 class NoData(ValueError):
     """
-    A reply that had to hold JSON holds none.
+    A reply that had to hold JSON holds none, or none that fits.
     """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        """Stable name of why."""
 
 
 def read(said: str, parse_json: bool | None) -> plain.Json:
@@ -42,6 +49,23 @@ def read(said: str, parse_json: bool | None) -> plain.Json:
     if whole is not None and (parse_json or isinstance(whole[0], dict | list)):
         return whole[0]
     return _found(said) if parse_json else said
+
+
+def fitting(said: str, schema: Mapping[str, plain.Json]) -> plain.Json:
+    """
+    Return the data of a reply that must fit a schema.
+
+    Raises:
+        NoData: it does not.
+    """
+    value = read(said, True)
+    try:
+        found = json_schemas.flaws(schema, value, most_checks=_MOST_CHECKS)
+    except json_schemas.TooCostly as error:
+        raise NoData("reply_unfit", f"the reply cannot be held against reply_schema: it {error}") from error
+    if found:
+        raise NoData("reply_unfit", f"the reply does not fit reply_schema: {found[0].path} {found[0].message}")
+    return value
 
 
 def _value(text: str) -> tuple[plain.Json] | None:
@@ -73,4 +97,4 @@ def _found(said: str) -> plain.Json:
         value = _value(said[opening.start() : end])
         if value is not None:
             return value[0]
-    raise NoData("the reply holds no JSON")
+    raise NoData("not_json", "the reply holds no JSON, and the step asks for some")

@@ -17,8 +17,8 @@ MOST_STEPS = 2_000
 
 _OF_TYPE: Mapping[str, tuple[str, ...]] = {
     "agent": (
-        "agent", "prompt", "mode", "agent_config", "provider", "model", "provider_preferences", "max_tokens", "retry",
-        "timeout", "parse_json",
+        "agent", "prompt", "mode", "agent_config", "provider", "model", "provider_preferences", "max_tokens",
+        "reply_schema", "retry", "timeout", "parse_json",
     ),
     "bash": ("command", "cwd", "env", "output_exit_code", "retry", "timeout", "parse_json"),
     "recipe": ("recipe", "context"),
@@ -48,6 +48,7 @@ _TOGETHER = (
     ("foreach", "while_condition"),
     ("provider_preferences", "provider"),
     ("provider_preferences", "model"),
+    ("parse_json", "reply_schema"),
 )
 _NAMES = ("as", "index_as", "collect", "output", "output_exit_code")
 _CONDITIONS = ("condition", "while_condition", "break_if", "break_when")
@@ -78,6 +79,8 @@ def flaws(document: _Object, version: str) -> _Flaws:
             if version != fields.FIRST:
                 yield from _of_type(spot)
             yield from _of_command(spot)
+            if "reply_schema" in spot.step:
+                yield from json_schemas.schema_flaws(spot.step["reply_schema"], (*spot.place, "reply_schema"))
         yield from _of_loop(spot)
         yield from _of_texts(spot, check)
     final = document.get("final_output")

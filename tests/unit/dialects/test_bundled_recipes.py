@@ -69,6 +69,14 @@ def test_the_agents():
         "critic",
         "librarian",
         "chief",
+        "architect",
+        "security",
+        "performance",
+        "explorer",
+        "analyzer",
+        "fixer",
+        "reviewer",
+        "reporter",
     ]
     assert all(agent.role and agent.tier == "t3" and agent.backend == "local" for agent in agents)
 

@@ -48,7 +48,7 @@ async def test_steps_in_order():
         ("recipe.description", "A small one."),
         ("session.id", "20260210T143000Z-abcdef"),
         ("session.started", "2026-02-10T14:30:00.000Z"),
-        ("session.project", "home-me-my-project"),
+        ("session.project", "workspace-my-project"),
         ("step.id", "second"),
         ("step.index", "1"),
     ],
@@ -105,6 +105,23 @@ async def test_replies_are_read_as_the_step_says():
     failed.replies["a"] = '{"n": 3}'
     assert await failed.resume() is RunState.DONE
     assert failed.prompt("c").startswith("3 ")
+
+
+async def test_replies_that_must_fit():
+    """
+    With `reply_schema` the agent is told of it, and a reply that does not fit fails the step; a resume asks again.
+    """
+    schema = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
+    run = await ran(
+        later(step("a", reply_schema=schema, output="x"), step("b", prompt="{{x.n}}")), {"a": '{"n": "many"}'}
+    )
+
+    assert run.world.operations["a"].reply_schema == schema
+    assert (run.error["code"], run.error["key"]) == ("reply_unfit", "a")
+    assert "$.n must be a whole number, not a text" in run.error["message"]
+    run.replies["a"] = 'There: {"n": 3}'
+    assert await run.resume() is RunState.DONE
+    assert run.prompt("b") == "3"
 
 
 async def test_long_replies_are_not_copied():

@@ -394,6 +394,7 @@ LATER_STEPS = {
     "model": "m",
     "provider_preferences": [{"provider": "p"}],
     "max_tokens": 5,
+    "reply_schema": {},
 }
 
 
@@ -542,6 +543,8 @@ def test_types_of_steps():
         (step(nested_foreach={"foreach": "{{l}}"}), {("nested_foreach", "misplaced_field")}),
         (step(continue_on_error=True), {("continue_on_error", "misplaced_field")}),
         (step(provider="p", provider_preferences=[{"provider": "q"}]), {("", "exclusive_fields")}),
+        (step(reply_schema={"type": "array"}), {("reply_schema.type", "invalid_value")}),
+        (step(reply_schema={}, parse_json=False), {("", "exclusive_fields")}),
         (step(model="claude-*"), {("model", "invalid_value")}),
         (
             step(while_condition="{{x}} == 'a'", update_context={"recipe": 1}),

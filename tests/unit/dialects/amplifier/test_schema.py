@@ -76,3 +76,103 @@ def test_defaults_are_values_that_are_allowed():
         for field in kind:
             if "default" in field.rule:
                 assert json_schemas.flaws(field.rule, field.rule["default"]) == []
+
+
+REFERENCE = (workshop.ROOT / "docs" / "amplifier.md").read_text(encoding="utf-8")
+TITLES = {
+    "recipe": "Recipe",
+    "stage": "Stage",
+    "approval": "Approval",
+    "step": "Step",
+    "nested_foreach": "Inner loop",
+    "retry": "Retries",
+    "recursion": "Recursion",
+    "rate_limiting": "Rate limiting",
+    "backoff": "Backoff",
+    "preference": "Preference",
+}
+
+
+@pytest.mark.parametrize("kind", fields.KINDS)
+def test_the_reference_documents_every_field(kind):
+    """
+    The tables of docs/amplifier.md have the fields of the language, with all that the schemas say of them.
+    """
+    documented = {row[0]: row[1:7] for row in _tables(REFERENCE)[TITLES[kind]]}
+
+    assert documented == {
+        field.name: [
+            _type(field.rule),
+            _required(field),
+            field.since,
+            json.dumps(field.rule["default"]) if "default" in field.rule else "–",
+            "yes" if field.filled else "no",
+            field.meaning,
+        ]
+        for field in fields.KINDS[kind]
+    }
+    assert list(documented) == [field.name for field in fields.KINDS[kind]]
+
+
+def test_the_reference_names_every_code():
+    """
+    Each code of a flaw, and of a failure of the language's own, stands in docs/amplifier.md.
+    """
+    folder = workshop.ROOT / "app" / "dialects" / "amplifier"
+    text = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
+    calls = r'(?:flaw\([^"\n]*?(?:"\w+"[^"\n]*?)?|code=|Unfit\(|NoData\(|refuse\([^"\n]*?)"([a-z]+_[a-z_0-9]+)"'
+    codes = set(re.findall(calls, text)) - {
+        "nested_foreach",
+        "depends_on",
+        "reply_schema",
+        "step_failed",
+    }
+    codes -= {"args_schema", "final_output", "update_context"}
+
+    assert len(codes) > 20
+    assert codes - set(re.findall(r"`([a-z_0-9]+)`", REFERENCE)) == set()
+
+
+def test_the_example_of_the_reference():
+    """
+    The recipe in docs/amplifier.md is valid.
+    """
+    example = REFERENCE.split("```yaml\n")[1].split("```")[0]
+
+    assert workshop.parsed(example).recipe_id == "review-changes"
+
+
+def _tables(text):
+    tables: dict[str, list[list[str]]] = {}
+    title = ""
+    for line in text.splitlines():
+        if line.startswith("#"):
+            title = line.lstrip("# ")
+        elif line.startswith("| `"):
+            cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+            tables.setdefault(title, []).append([cells[0].strip("` |"), *(cell.strip("| ") for cell in cells[1:])])
+    return {
+        title: [[row[0], *(_bare(cell) for cell in row[1:5]), *row[5:]] for row in rows]
+        for title, rows in tables.items()
+    }
+
+
+def _bare(cell):
+    return cell.strip("`")
+
+
+def _type(rule):
+    if "$ref" in rule:
+        return rule["$ref"].rpartition("/")[2]
+    if isinstance(rule["type"], list):
+        return " or ".join(rule["type"])
+    if rule["type"] == "array":
+        return f"list of {_type(rule['items']) if 'items' in rule else 'any'}"
+    inner = rule.get("additionalProperties") if rule["type"] == "object" else None
+    return f"object of {_type(inner)}" if inner else rule["type"]
+
+
+def _required(field):
+    if field.required_in == fields.VERSIONS:
+        return "yes"
+    return f"in {field.required_in[0]}" if field.required_in else "no"

@@ -194,10 +194,9 @@ class Run:
     def __init__(self, document: Any, args: Mapping[str, Any] | None = None, **facts: Any) -> None:
         self.recipe = parsed(document)
         fitting = {**dict.fromkeys(self.recipe.args_schema["required"], ""), **(args or {})}
-        given = {"args": control_arguments.fit(fitting, self.recipe), "working_dir": "/home/me/My Project"}
-        named = {
-            spot.step["agent"] for spot in walk.spots(self.recipe.document) if "agent" in getattr(spot, "step", {})
-        }
+        given = {"args": control_arguments.fit(fitting, self.recipe), "working_dir": "/workspace/My Project"}
+        spots = (spot for spot in walk.spots(self.recipe.document) if isinstance(spot, walk.Spot))
+        named = {spot.step["agent"] for spot in spots if "agent" in spot.step}
         self.disk = logs.Disk(
             samples.start(
                 dialect="amplifier",

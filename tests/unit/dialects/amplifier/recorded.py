@@ -1,0 +1,137 @@
+"""
+Runs of amplifier recipes that are recorded for ever, each with one line of control.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from app.engine import records
+from app.engine.states import StepState
+from tests.unit.dialects.amplifier import workshop
+from tests.unit.dialects.amplifier.workshop import broke, later, printed, recipe, staged, step
+
+LONG = "long text " * 8_000
+
+_FIRST = step("first", prompt="Begin with {{x}}.", output="seen")
+_CONTEXT = {"x": "a word", "rows": [{"cells": ["a", "b"]}, {"cells": ["c"]}], "score": 0, "draft": "none"}
+_APPROVAL = {"required": True, "prompt": "Go on with {{seen}}?", "timeout": 60, "output": "answer"}
+
+
+def _with(*steps: Any, **more: Any) -> dict[str, Any]:
+    return later(_FIRST, *steps, **{"context": _CONTEXT, **more})
+
+
+_GROUP = {
+    "id": "each",
+    "foreach": "{{rows}}",
+    "as": "row",
+    "index_as": "n",
+    "collect": "all",
+    "substeps": [
+        step("look", prompt="{{n}}: {{row.cells}}", output="found"),
+        step("mend", condition="{{found}} == 'bad'", prompt="Mend {{row.cells.0}}."),
+    ],
+}
+_NESTED = step(
+    "cells",
+    foreach="{{rows}}",
+    nested_foreach={"foreach": "{{row.cells}}", "as": "cell", "break_if": "{{cell}} == 'a'"},
+    prompt="{{cell}}",
+    collect="cells",
+    **{"as": "row"},
+)
+_WHILE = step(
+    "refine",
+    while_condition="{{score}} < 4",
+    prompt="{{draft}}",
+    output="review",
+    update_context={"draft": "{{review.text}}", "score": "{{review.score}}"},
+    break_when="{{review.text}} == 'enough'",
+)
+_COMMAND = {"id": "list", "type": "bash", "command": 'ls "{{x}}"', "output": "names", "output_exit_code": "code"}
+_CHILD = {"id": "child", "type": "recipe", "recipe": "other", "context": {"y": "{{seen}}"}, "output": "made"}
+_ENDED = {
+    "run_id": "r",
+    "status": "done",
+    "ending": {"reason": "completed", "partial": True, "failed_steps": []},
+    "error": None,
+    "slots": {"final_output": {"type": "artifact", "text": '{"n": 1}'}},
+}
+_EXITED = records.Result(
+    status=StepState.FAILED, output=printed("", 3), error=records.StepError(code="exit_code", message="code 3")
+)
+
+RUNS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
+    "straight": (
+        recipe(_FIRST, step("second", mode="REVIEW", prompt="{{seen.deep}} {{recipe.name}}"), context={"x": "a word"}),
+        {"first": '{"deep": 1}'},
+    ),
+    "conditions": (
+        recipe(
+            _FIRST,
+            step("fix", condition="{{seen}} == 'bad' or {{x}} == 'q' and {{x}} != 'r'"),
+            step("tell", condition="{{seen}} != 'bad'", prompt="{{seen}}"),
+            context={"x": "a word"},
+        ),
+        {"first": "good"},
+    ),
+    "loops": (
+        _with(_GROUP, _NESTED, _WHILE, step("after", prompt="{{all}} {{cells}} {{draft}}")),
+        {
+            "each[0].look": "bad",
+            "refine[0]": json.dumps({"text": "better", "score": 2}),
+            "refine[1]": json.dumps({"text": "good", "score": 5}),
+        },
+    ),
+    "commands_and_recipes": (
+        _with(_COMMAND, _CHILD, step("after", prompt="{{names}} {{code}} {{made.n}}"), final_output="made"),
+        {"list": printed("one\ntwo\n", 2), "child": _ENDED},
+    ),
+    "failed_command": (_with({"id": "list", "type": "bash", "command": "false"}), {"list": _EXITED}),
+    "approved": (
+        staged(
+            {"name": "look", "steps": [_FIRST], "approval": _APPROVAL},
+            {"name": "act", "steps": [step("act", prompt="{{approval.message}} {{answer.decision}}")]},
+            context={"x": "a word"},
+        ),
+        {"approval:look": {"decision": "approve", "message": "be quick", "by_default": False}},
+    ),
+    "denied": (
+        staged({"name": "look", "steps": [_FIRST], "approval": _APPROVAL}, context={"x": "a word"}),
+        {"approval:look": {"decision": "deny", "message": "", "by_default": True}},
+    ),
+    "paced": (
+        _with(
+            step("second", provider_preferences=[{"provider": "one"}, {"provider": "two"}]),
+            rate_limiting={"min_delay_ms": 1500},
+        ),
+        {"second": broke("unknown_backend")},
+    ),
+    "continued": (_with(step("second", on_error="continue"), step("third")), {"second": broke()}),
+    "skipped_rest": (_with(step("second", on_error="skip_remaining"), step("third")), {"second": broke()}),
+    "undefined": (
+        _with(step("second", condition="{{seen}} == 'q'", output="later"), step("third", prompt="{{later}}")),
+        {},
+    ),
+    "not_a_list": (_with(step("second", foreach="{{seen}}")), {}),
+    "long_reply": (_with(step("second", prompt="See {{seen}}!")), {"first": LONG}),
+}
+"""Recipes, and what their steps are answered."""
+
+
+def made(name: str) -> Callable[[Path], workshop.Run]:
+    """
+    Return what makes a run anew; nothing of it depends on the folder that it is given.
+    """
+
+    def make(_: Path) -> workshop.Run:
+        document, replies = RUNS[name]
+        run = workshop.Run(document)
+        run.replies.update(replies)
+        return run
+
+    return make

@@ -1,0 +1,226 @@
+"""
+Tests of the dialect as the rest of the program sees it: beside agents and other recipes, drawn, frozen, restarted.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from app.agents import roster
+from app.dialects.registry import DIALECTS
+from app.engine import library, plain
+from app.engine.states import RunState
+from tests.unit.dialects.amplifier import workshop
+from tests.unit.dialects.amplifier.workshop import broke, later, parsed, ran, recipe, staged, step
+
+FOLDER = workshop.ROOT / "recipes" / "amplifier"
+EXAMPLES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+HELPER = library.Agent(id="helper", archetype="aide", tier="t3", backend="local", role="You help.")
+
+
+def _library(*recipes):
+    return library.Library(agents=(HELPER,), recipes={one.recipe_id: one for one in recipes})
+
+
+def _flaws(document, *recipes):
+    return {(flaw.path, flaw.code) for flaw in workshop.DIALECT.check(parsed(document), _library(*recipes))}
+
+
+def test_it_is_registered():
+    """
+    Recipes of the language are YAML files, and their ids stand in them.
+    """
+    dialect = DIALECTS["amplifier"]
+
+    assert (dialect.name, dialect.file_suffixes) == ("amplifier", (".yaml", ".yml"))
+    assert dialect.parse(json.dumps(recipe(step())), "file").recipe_id == "small"
+
+
+def test_agents_are_there_before_the_first_step():
+    """
+    Each agent that a recipe names must be configured: by id, with a namespace, or by role; wherever it is asked.
+    """
+    document = later(
+        step("a"),
+        step("b", agent="foundation:helper"),
+        step("c", agent="aide"),
+        {"id": "d", "substeps": [step("e", agent="nobody")]},
+        step("f", agent="helpr"),
+    )
+    flaws = workshop.DIALECT.check(parsed(document), _library())
+
+    assert [(flaw.path, flaw.code) for flaw in flaws] == [
+        ("$.steps[3].substeps[0].agent", "unknown_agent"),
+        ("$.steps[4].agent", "unknown_agent"),
+    ]
+    assert "did you mean helper?" in flaws[1].message
+
+
+def test_recipes_that_are_run_are_there():
+    """
+    A recipe that another one runs must exist, get what it needs, and take what it is given.
+    """
+    other = parsed(recipe(step(), name="other", context={"target": "", "depth": 1}))
+
+    def calling(name, **given):
+        return later({"id": "a", "type": "recipe", "recipe": name, "context": given})
+
+    assert _flaws(calling("other", target="x"), other) == set()
+    assert _flaws(calling("small")) == set()
+    assert _flaws(calling("nobody")) == {("$.steps[0].recipe", "unknown_recipe")}
+    assert _flaws(calling("other", targt="x"), other) == {
+        ("$.steps[0].context.target", "missing_arg"),
+        ("$.steps[0].context.targt", "undeclared_arg"),
+    }
+
+
+def test_flaws_are_told_at_once():
+    """
+    What the parser finds comes first; what shows only beside the agents is told of a text that can be read.
+    """
+    assert workshop.DIALECT.flaws("name: x", "x", _library())
+    assert [flaw.code for flaw in workshop.DIALECT.flaws(json.dumps(recipe(step(agent="x"))), "x", _library())] == [
+        "unknown_agent"
+    ]
+
+
+def test_what_is_frozen():
+    """
+    A run keeps the agents that its recipe names, under the names that it gives them.
+    """
+    frozen = workshop.DIALECT.freeze(
+        parsed(recipe(step("a", agent="foundation:helper"), step("b", agent="aide"))), _library()
+    )
+
+    assert frozen == {"agents": {"foundation:helper": HELPER.to_json(), "aide": HELPER.to_json()}}
+
+
+def test_the_graph():
+    """
+    Steps, groups and approvals are nodes; conditions and loops stand on the edges that lead to them.
+    """
+    document = staged(
+        {
+            "name": "look",
+            "steps": [
+                {
+                    "id": "scan",
+                    "parallel": True,
+                    "substeps": [step("one"), {"id": "two", "type": "bash", "command": "ls"}],
+                },
+                step("each", foreach="{{l}}", condition="{{x}} == 'y'"),
+            ],
+            "approval": {"required": True, "prompt": "?"},
+        },
+        {
+            "name": "act",
+            "steps": [{"id": "run", "type": "recipe", "recipe": "small"}],
+            "approval": {"required": True, "prompt": "?", "when": "before"},
+        },
+        context={"l": [], "x": "y"},
+    )
+    graph = workshop.DIALECT.graph(parsed(document))
+
+    assert [(node["id"], node["kind"]) for node in graph["nodes"]] == [
+        ("scan", "group"),
+        ("one", "agent"),
+        ("two", "command"),
+        ("each", "agent"),
+        ("approval:look", "gate"),
+        ("approval:act", "gate"),
+        ("run", "recipe"),
+    ]
+    assert [(edge["source"], edge["target"], edge["label"]) for edge in graph["edges"]] == [
+        ("scan", "one", "parallel"),
+        ("scan", "two", "parallel"),
+        ("scan", "each", "if {{x}} == 'y', for each {{l}}"),
+        ("each", "approval:look", ""),
+        ("approval:look", "approval:act", ""),
+        ("approval:act", "run", ""),
+    ]
+
+
+# -- the bundled recipes
+
+
+def test_the_examples():
+    """
+    The three complete recipes of the document, and one with stages and a parallel loop.
+    """
+    assert EXAMPLES == ["batch-file-analyzer", "comprehensive-code-review", "conditional-code-review", "staged-review"]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_is_sound(name):
+    """
+    Its agents are bundled too, so that it can be started in any project.
+    """
+    bundled = roster.load([workshop.ROOT / "recipes" / "agents.json"])
+    source = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
+
+    assert workshop.DIALECT.flaws(source, name, library.Library(agents=bundled.agents)) == []
+
+
+SAID = {
+    "comprehensive-code-review": {},
+    "conditional-code-review": {"analyze": '{"severity": "high", "issues": ["no tests"]}'},
+    "batch-file-analyzer": {"discover-files": '{"files": ["a.py", "b.py"]}'},
+    "staged-review": {},
+}
+SCANS = ["security-scan", "performance-analysis", "maintainability-review"]
+TAKEN = {
+    "comprehensive-code-review": [*SCANS, "synthesize-findings", "generate-report"],
+    "conditional-code-review": ["analyze", "high-priority-review", "report"],
+    "batch-file-analyzer": ["discover-files", "analyze-each[0]", "analyze-each[1]", "synthesize"],
+    "staged-review": ["review-each[0]", "review-each[1]", "review-each[2]", "plan", "approval:look", "write-down"],
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+async def test_an_example_runs(name):
+    """
+    With agents that answer, an example comes to its end, step by step.
+    """
+    source = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
+    run = await ran(source, SAID[name], **({"file_path": "src/auth.py"} if name.startswith("comp") else {}))
+
+    assert (run.manifest["status"], run.manifest["error"]) == ("done", None)
+    assert [key for key, _ in run.world.asked] == TAKEN[name]
+    assert run.world.most <= 2
+
+
+# -- restarts
+
+NESTED = {"foreach": "{{l}}", "as": "k", "parallel": 2, "continue_on_error": True}
+PARALLEL = later(
+    step("each", foreach="{{l}}", parallel=3, output="last", collect="all", retry={"initial_delay": 1}),
+    {"id": "scan", "parallel": True, "substeps": [step("one", output="x"), step("two", condition="{{y}} == 'q'")]},
+    step("rows", foreach="{{l}}", nested_foreach=NESTED),
+    step("after", prompt="{{all}} {{x}} {{last}}"),
+    context={"l": ["a", "b", "c", "d"], "y": "z"},
+)
+REPLIES = {"each[1]": [broke("rate_limited"), "late"], "scan.one": "risk", "rows[2][1]": broke()}
+
+
+async def test_a_run_cut_anywhere_ends_the_same():
+    """
+    Behind every prefix of the journal a restart performs only the rest, and comes to the same prompts and ending.
+    """
+    whole = workshop.Run(PARALLEL)
+    whole.replies.update(REPLIES)
+
+    assert await whole.run() is RunState.DONE
+    for length in range(len(whole.disk.steps)):
+        again = workshop.Run(PARALLEL)
+        again.replies.update(REPLIES)
+        again.disk.steps = whole.disk.steps[:length]
+        recorded = {(line["key"], line["attempt"]) for line in again.lines()}
+
+        assert await again.run() is RunState.DONE
+        assert recorded.isdisjoint(again.world.asked)
+        assert again.manifest["ending"] == whole.manifest["ending"]
+        assert again.slots == whole.slots
+        assert sorted(again.statuses().items()) == sorted(whole.statuses().items())
+        assert plain.plain(again.skipped) == plain.plain(whole.skipped)
