@@ -38,7 +38,7 @@ from app.execution import measured
 from app.execution.embedded import pool, workspaces
 from app.processes import allowance, supervisor
 from app.storage import agent_sessions, memory, workspace_locks
-from app.tools import checks, commands, find_files, issue_performer, read_files
+from app.tools import checks, commands, find_files, issue_performer, read_files, wait_for_files
 from app.tools import performer as tool_performer
 from app.tools import workspaces as tool_workspaces
 
@@ -205,6 +205,7 @@ def _equipment(
         operations.Skip.kind: refusals.SkipPerformer(),
         file_operations.FindFiles.kind: find_files.FindFilesPerformer(places),
         file_operations.ReadFiles.kind: read_files.ReadFilesPerformer(places),
+        file_operations.WaitForFiles.kind: wait_for_files.WaitForFilesPerformer(places, world.clock),
         **world.performers,
     }
     return runner.Equipment(

@@ -23,7 +23,9 @@ class Desk:
     options: dict[str, Any] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
 
-    def call(self, operation: operations.Operation, key: str = "brief", attempt: int = 1) -> ports.Call:
+    def call(
+        self, operation: operations.Operation, key: str = "brief", attempt: int = 1, due_at: str | None = None
+    ) -> ports.Call:
         """
         Return one try of an operation.
         """
@@ -44,7 +46,7 @@ class Desk:
             attempt=attempt,
             operation=operation,
             place=records.Place(step_id=key, notes=self.notes),
-            due_at=None,
+            due_at=due_at,
             read_blob=self._read_blob,
             write_log=self._write_log,
         )

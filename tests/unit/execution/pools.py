@@ -43,6 +43,8 @@ class Bench:
         self.lived: list[str] = []
         """Points passed before the last crash."""
         self.dialects: dict[str, ports.Dialect] = {"toy": toys.TOY}
+        self.performers: dict[str, ports.Performer] = {}
+        """Further performers, for every pool from the next start on."""
         self._limit, self._grace_seconds, self._kept_loaded = limit, grace_seconds, kept_loaded
         self._numbers = itertools.count(1)
         self.pool = self._new_pool()
@@ -269,6 +271,7 @@ class Bench:
             performers={
                 operations.ToolCall.kind: self.toolbox,
                 operations.AgentCall.kind: self.toolbox,
+                **self.performers,
             },
             clock=self.clock,
             masker=plain.Masker(),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from app import errors
-from app.engine import operations, plain, ports, records, runs, slots
+from app.engine import file_operations, operations, plain, ports, records, runs, slots
 
 Step = Mapping[str, Any]
 
@@ -19,9 +19,9 @@ class Toy:
     """
     A dialect that interprets `recipe["program"]`.
 
-    Steps are `{"tool": key}`, `{"agent": key}`, `{"gate": key}`, `{"timer": key, "seconds": s}`, `{"child": key,
-    "program": […]}`, `{"gather": {name: […]}}`, `{"endless": key}`, `{"raise": code}` and `{"break": message}`. A gate
-    that `stops` fails its run when it is denied.
+    Steps are `{"tool": key}`, `{"agent": key}`, `{"gate": key}`, `{"timer": key, "seconds": s}`, `{"wait": key,
+    "pattern": glob, "seconds": s}`, `{"child": key, "program": […]}`, `{"gather": {name: […]}}`, `{"endless": key}`,
+    `{"raise": code}` and `{"break": message}`. A gate that `stops` fails its run when it is denied.
     """
 
     name = "toy"
@@ -42,7 +42,7 @@ class Toy:
 
     async def _step(self, ctx: ports.Context, step: Step) -> None:
         match step:
-            case {"tool": key} | {"agent": key} | {"timer": key} | {"gate": key} | {"child": key}:
+            case {"tool": key} | {"agent": key} | {"timer": key} | {"wait": key} | {"gate": key} | {"child": key}:
                 await self._perform(ctx, key, step)
             case {"gather": branches}:
                 await ctx.gather(
@@ -182,6 +182,8 @@ def _operation(key: str, step: Step) -> operations.Operation:
             )
         case {"timer": _}:
             return operations.Timer(seconds=step["seconds"])
+        case {"wait": _}:
+            return file_operations.WaitForFiles(pattern=step["pattern"], timeout_seconds=step["seconds"])
         case {"gate": _}:
             fields = ("prompt", "options", "default", "expires_seconds", "shown_sha256")
             return operations.Gate(**({"prompt": key} | {name: step[name] for name in fields if name in step}))

@@ -1,0 +1,92 @@
+"""
+Perform `wait_for_files`: files that somebody else puts into the workspace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app import clock
+from app.engine import file_operations, plain, ports, records, states
+from app.tools import file_threads, globs
+from app.tools.threads import Threads
+from app.tools.workspaces import Workspaces
+
+SHORTEST_POLL_SECONDS = 0.01
+"""Time between two looks, however little an operation asks for."""
+
+
+class WaitForFilesPerformer:
+    """
+    Look again and again until there are enough files, or the time is over.
+
+    Between two looks nothing is held but the wait itself.
+    """
+
+    def __init__(self, workspaces: Workspaces, time: clock.Clock) -> None:
+        self._workspaces = workspaces
+        self._clock = time
+        self._threads = Threads(file_threads.AT_A_TIME)
+
+    async def perform(self, call: ports.Call) -> records.Result:
+        """
+        Perform one try of a `file_operations.WaitForFiles`: look at once, at every poll, and when the time is over.
+
+        The output of a try that fails with `timeout` is complete. The time goes on while the service is down; polls are
+        counted from its last start.
+
+        Raises:
+            errors.ToolFailed: as `globs.fitting`.
+        """
+        operation = call.operation
+        assert isinstance(operation, file_operations.WaitForFiles)
+        root = self._workspaces.of(call.run).root
+        span = _Span.of(call.due_at, operation.timeout_seconds, self._clock)
+        pause = max(operation.poll_ms / 1000, SHORTEST_POLL_SECONDS)
+        polls = 0
+        while True:
+            is_last = span.left_seconds(self._clock) <= 0
+            files = await self._threads.run(lambda: globs.fitting(root, operation.pattern))
+            polls += 1
+            if is_last or len(files) >= operation.min_count:
+                return _result(operation, files, span.waited_ms(self._clock), polls)
+            await self._clock.sleep(min(pause, span.left_seconds(self._clock)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Span:
+    """
+    The time of a wait, measured by a clock that never runs backwards since it was taken up.
+    """
+
+    taken_up: float
+    before_seconds: float
+    seconds: float
+
+    @classmethod
+    def of(cls, due_at: str | None, timeout_seconds: float | None, time: clock.Clock) -> _Span:
+        taken_up = time.monotonic()
+        if timeout_seconds is None:
+            return cls(taken_up=taken_up, before_seconds=0, seconds=float("inf"))
+        left = timeout_seconds
+        if due_at is not None:
+            # A clock that was set back makes no wait longer.
+            left = min((clock.instant(due_at) - time.now()).total_seconds(), timeout_seconds)
+        return cls(taken_up=taken_up, before_seconds=timeout_seconds - left, seconds=left)
+
+    def left_seconds(self, time: clock.Clock) -> float:
+        return self.seconds - (time.monotonic() - self.taken_up)
+
+    def waited_ms(self, time: clock.Clock) -> int:
+        return round((self.before_seconds + time.monotonic() - self.taken_up) * 1000)
+
+
+def _result(operation: file_operations.WaitForFiles, files: list[str], waited_ms: int, polls: int) -> records.Result:
+    timed_out = len(files) < operation.min_count
+    output = {"files": files, "wait_duration_ms": waited_ms, "poll_count": polls, "timed_out": timed_out}
+    if not timed_out:
+        return records.Result(output=output, summary=plain.preview(", ".join(files)))
+    limit = operation.timeout_seconds or 0
+    message = f"{len(files)} of {operation.min_count} files for {operation.pattern!r:.200} after {limit:g} seconds."
+    error = records.StepError(code="timeout", message=message, detail={"timeout_seconds": limit})
+    return records.Result(status=states.StepState.FAILED, output=output, summary=plain.preview(message), error=error)

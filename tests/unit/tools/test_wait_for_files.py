@@ -1,0 +1,238 @@
+"""
+Waiting for files, on a clock that moves only when told to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import clock, errors
+from app.engine import file_operations, records, states
+from app.tools import globs
+from app.tools.wait_for_files import WaitForFilesPerformer
+from app.tools.workspaces import Workspaces
+from tests.unit.calls import Desk
+
+
+class Waiting:
+    """
+    A wait in a workspace, and the time around it.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.time = clock.FakeClock()
+
+    def begin(self, *, left: float | None = None, **given: Any) -> asyncio.Task[records.Result]:
+        """
+        Begin a wait of ten seconds, or go on with one that has so many seconds left.
+        """
+        asked = {"pattern": "*.task", "timeout_seconds": 10.0} | given
+        operation = file_operations.WaitForFiles(**asked)
+        seconds = operation.timeout_seconds if left is None else left
+        due_at = None if seconds is None else clock.stamp(self.time.now() + timedelta(seconds=seconds))
+        performer = WaitForFilesPerformer(Workspaces([self.root]), self.time)
+        return asyncio.create_task(performer.perform(Desk(working_dir=self.root).call(operation, due_at=due_at)))
+
+    async def pause(self) -> float:
+        """
+        Wait until the next look is due, and return the time until then.
+        """
+        await self.until(lambda: self.time.next_wake_seconds() is not None)
+        return self.time.next_wake_seconds() or 0
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """
+        Wait, turn by turn of the loop, until something holds.
+        """
+        async with asyncio.timeout(60):
+            while not holds():  # noqa: ASYNC110 - one turn of the loop at a time, no time passes
+                await asyncio.sleep(0)
+
+    async def go_to_the_end(self, wait: asyncio.Task[records.Result]) -> records.Result:
+        """
+        Let time pass from look to look until a wait is over.
+        """
+        while True:
+            await self.until(lambda: wait.done() or self.time.next_wake_seconds() is not None)
+            if wait.done():
+                return await wait
+            self.time.advance(self.time.next_wake_seconds() or 0)
+
+    def put(self, *names: str) -> None:
+        """
+        Make files.
+        """
+        for name in names:
+            (self.root / name).touch()
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> Waiting:
+    root = tmp_path / "project"
+    root.mkdir()
+    return Waiting(root)
+
+
+def facts(result: records.Result) -> tuple[str, list[str], int, int, bool]:
+    """
+    Return what a record says.
+    """
+    told = result.output
+    assert list(told) == ["files", "wait_duration_ms", "poll_count", "timed_out"]
+    return result.status.value, told["files"], told["wait_duration_ms"], told["poll_count"], told["timed_out"]
+
+
+async def test_files_that_are_there_are_found_at_once(waiting: Waiting) -> None:
+    """The first look comes before any wait, and tells all files in the order of their bytes."""
+    waiting.put("b.task", "a.task", "c.md")
+    result = await waiting.begin()
+
+    assert facts(result) == ("done", ["a.task", "b.task"], 0, 1, False)
+    assert (result.error, result.summary) == (None, "a.task, b.task")
+
+
+async def test_files_are_found_by_the_next_look(waiting: Waiting) -> None:
+    """Looks are as far apart as the operation says."""
+    wait = waiting.begin(poll_ms=400)
+    for _ in range(3):
+        assert await waiting.pause() == pytest.approx(0.4)
+
+        waiting.time.advance(0.4)
+    await waiting.pause()
+    waiting.put("a.task")
+    waiting.time.advance(0.4)
+
+    assert facts(await wait) == ("done", ["a.task"], 1600, 5, False)
+
+
+async def test_so_many_files_are_waited_for(waiting: Waiting) -> None:
+    """Fewer than `min_count` are not enough; folders count as well."""
+    waiting.put("a.task")
+    wait = waiting.begin(min_count=3)
+    await waiting.pause()
+    (waiting.root / "b.task").mkdir()
+    waiting.time.advance(0.5)
+    await waiting.pause()
+    waiting.put("c.task")
+    waiting.time.advance(0.5)
+
+    assert facts(await wait) == ("done", ["a.task", "b.task", "c.task"], 1000, 3, False)
+
+
+async def test_when_the_time_is_over_it_looks_once_more(waiting: Waiting) -> None:
+    """The last pause is as long as what is left, and a file that came in it counts."""
+    wait = waiting.begin(timeout_seconds=1.2)
+    waiting.time.advance(1.0)
+    await waiting.until(lambda: (waiting.time.next_wake_seconds() or 1) < 0.3)
+    waiting.put("a.task")
+    result = await waiting.go_to_the_end(wait)
+
+    assert facts(result) == ("done", ["a.task"], 1200, 2, False)
+
+
+async def test_a_wait_that_is_over_fails_completely(waiting: Waiting) -> None:
+    """The code is `timeout`, and the output has every field."""
+    waiting.put("a.task")
+    result = await waiting.go_to_the_end(waiting.begin(min_count=2))
+
+    assert facts(result) == ("failed", ["a.task"], 10_000, 21, True)
+    assert result.status is states.StepState.FAILED
+    assert result.error is not None
+    assert (result.error.code, result.error.detail) == ("timeout", {"timeout_seconds": 10.0})
+
+
+@pytest.mark.parametrize(("left", "polls", "waited"), [(4.0, 9, 10_000), (0.0, 1, 10_000), (-50.0, 1, 60_000)])
+async def test_a_restart_does_not_begin_it_anew(waiting: Waiting, left: float, polls: int, waited: int) -> None:
+    """It is over when it was to be, and its duration counts from its first beginning; one look is always taken."""
+    wait = waiting.begin(left=left)
+    result = await waiting.go_to_the_end(wait)
+
+    assert facts(result) == ("failed", [], waited, polls, True)
+
+
+@pytest.mark.parametrize("jump", [-86_400.0, 86_400.0])
+async def test_a_jump_of_the_clock_does_not_move_its_end(waiting: Waiting, jump: float) -> None:
+    """A wait that is under way ends after its time, whatever the wall clock says meanwhile."""
+    wait = waiting.begin()
+    await waiting.pause()
+    waiting.time.jump(jump)
+
+    assert facts(await waiting.go_to_the_end(wait)) == ("failed", [], 10_000, 21, True)
+
+
+async def test_a_clock_that_was_set_back_makes_no_wait_longer(waiting: Waiting) -> None:
+    """After a restart no more than the whole time is waited for."""
+    result = await waiting.go_to_the_end(waiting.begin(left=5000.0))
+
+    assert facts(result)[2:] == (10_000, 21, True)
+
+
+async def test_without_a_limit_it_waits_on(waiting: Waiting) -> None:
+    """A day is not too long."""
+    wait = waiting.begin(timeout_seconds=None, poll_ms=3_600_000)
+    for _ in range(24):
+        await waiting.pause()
+        waiting.time.advance(3600)
+    await waiting.pause()
+    waiting.put("a.task")
+    waiting.time.advance(3600)
+
+    assert facts(await wait) == ("done", ["a.task"], 90_000_000, 26, False)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "code"),
+    [("../*", "path_outside_workspace"), ("out", "path_outside_workspace"), ("**", "invalid_pattern")],
+)
+async def test_a_path_that_leads_out_is_not_waited_for(waiting: Waiting, pattern: str, code: str) -> None:
+    """It fails the step at once, and when it comes to lead out later."""
+    wait = waiting.begin(pattern=pattern)
+    if pattern == "out":
+        await waiting.pause()
+        (waiting.root / "out").symlink_to("/etc")
+        waiting.time.advance(0.5)
+    with pytest.raises(errors.ToolFailed) as failed:
+        await wait
+
+    assert failed.value.code == code
+
+
+async def test_a_pipe_is_something_that_is_there(waiting: Waiting) -> None:
+    """Nobody has to write into it."""
+    os.mkfifo(waiting.root / "a.task")
+
+    assert facts(await waiting.begin())[1] == ["a.task"]
+
+
+@pytest.mark.parametrize("looking", [False, True])
+async def test_a_cancel_ends_it_at_once(waiting: Waiting, looking: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two looks, and while a file system lets a look wait."""
+    begun, go = threading.Event(), threading.Event()
+    if looking:
+        monkeypatch.setattr(globs, "fitting", lambda *_: begun.set() or go.wait(30))
+    wait = waiting.begin()
+    await (asyncio.to_thread(begun.wait, 30) if looking else waiting.pause())
+    wait.cancel()
+    done, _ = await asyncio.wait([wait], timeout=5)
+    go.set()
+
+    assert done
+    assert wait.cancelled()
+
+
+async def test_looks_are_never_without_a_pause(waiting: Waiting) -> None:
+    """A poll of nothing would keep a processor busy."""
+    wait = waiting.begin(poll_ms=0)
+
+    assert await waiting.pause() == pytest.approx(0.01)
+
+    wait.cancel()
