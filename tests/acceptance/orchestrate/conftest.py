@@ -1,0 +1,54 @@
+"""
+Workspaces and the doors through which their workflows are executed; one service is shared by all tests of a process.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.orchestrate import workspaces
+
+SECRET = "sk-acceptance-6f1d0c9b7a"
+"""A secret, by the name ACCEPTANCE_TOKEN in the environment of program and service."""
+ODD_SECRET = 'S3cr"et\\of é'
+"""Another one, ACCEPTANCE_ODD, that looks otherwise in JSON."""
+ENVIRONMENT = {"ACCEPTANCE_TOKEN": SECRET, "ACCEPTANCE_ODD": ODD_SECRET, "ACCEPTANCE_EMPTY": ""}
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[workspaces.Serving]:
+    """
+    Serve a folder of workspaces.
+    """
+    folder = tmp_path_factory.mktemp("served") / "project"
+    with workspaces.serving(folder, **ENVIRONMENT) as serving:
+        yield serving
+
+
+@pytest.fixture(params=["cli", "http"])
+def door(request: pytest.FixtureRequest) -> workspaces.Door:
+    """
+    Execute workflows by the program, and through the service.
+    """
+    if request.param == "cli":
+        return workspaces.through_cli
+    serving: workspaces.Serving = request.getfixturevalue("served")
+    return serving
+
+
+@pytest.fixture
+def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> workspaces.Workspace:
+    """
+    Make an empty workspace where the test's door finds it.
+    """
+    by_http = "door" in request.fixturenames and request.node.callspec.params["door"] == "http"
+    folder = tmp_path / "work"
+    if by_http:
+        serving: workspaces.Serving = request.getfixturevalue("served")
+        folder = serving.project.path / re.sub(r"[^A-Za-z0-9]+", "-", request.node.name).strip("-")
+    folder.mkdir(parents=True)
+    return workspaces.Workspace(folder, ENVIRONMENT)

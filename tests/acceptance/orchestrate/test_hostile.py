@@ -1,0 +1,197 @@
+"""
+Workflows, paths and programs that mean harm: each is refused or masked, and none ends whoever meets it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.orchestrate import hostile_texts, workspaces
+from tests.acceptance.orchestrate.conftest import ODD_SECRET
+from tests.acceptance.orchestrate.workspaces import FLOW, loop, orchestrate, python, step
+
+CAT = {"cat": {"command": ["cat"], "input_mode": "stdin"}}
+SAMPLE = ("alias-bomb", "50-megabytes", "deep-lists", "repeated-name", "python-tag", "no-utf8", "name-that-is-a-path")
+
+
+# -- texts
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_the_program_refuses_it(workspace: workspaces.Workspace, name: str) -> None:
+    """The program ends with 2 and a short message, whatever the file holds."""
+    workspace.write(FLOW, hostile_texts.TEXTS[name])
+    finished = orchestrate("run", FLOW, workspace=workspace, code=2)
+
+    assert 0 < len(finished.told) < 5_000
+    assert finished.root is None
+    assert not (workspace.path / "never").exists()
+
+
+def test_the_service_lives_on(served: workspaces.Serving) -> None:
+    """The service refuses to start any of them, lists what is wrong with each, and goes on serving."""
+    for name, text in hostile_texts.TEXTS.items():
+        file = served.project.data / "recipes" / "orchestrate" / f"hostile-{name}.yaml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with served.service.http() as http:
+        listed = http.get("/api/recipes", params={"limit": 1000})
+        answers = {name: http.post("/api/runs", json={"recipe_id": f"hostile-{name}"}) for name in hostile_texts.TEXTS}
+    for name in hostile_texts.TEXTS:
+        (served.project.data / "recipes" / "orchestrate" / f"hostile-{name}.yaml").unlink()
+    workspace = workspaces.Workspace(served.project.path / "still-there")
+    workspace.path.mkdir()
+    workspace.flow(step("Say", "echo", "still there"))
+    alive = served(workspace)
+
+    assert listed.status_code == 200
+    assert {name for name, answer in answers.items() if answer.status_code != 400} == set()
+    assert all(len(answer.text) < 50_000 for answer in answers.values())
+    assert alive.steps["Say"]["output"] == "still there\n"
+    assert not (served.project.path / "never").exists()
+
+
+# -- paths
+
+
+@pytest.mark.parametrize("kind", ["absolute", "parent", "link"])
+def test_no_variable_leads_out(
+    workspace: workspaces.Workspace, door: workspaces.Door, tmp_path: Path, kind: str
+) -> None:
+    """A path out of the workspace fails every step that a variable brings it to; nothing outside is read or written."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.json").write_text('{"the": "contents"}')
+    (workspace.path / "link").symlink_to(outside)
+    folder = {
+        "absolute": str(outside),
+        "parent": os.path.relpath(outside, workspace.path),
+        "link": "link",
+    }[kind]
+    workspace.write("task", "mine")
+    there, new = "${steps.Where.json}/secret.json", "${steps.Where.json}/new"
+    moves = {name: {"move_to": "${steps.Where.json}"} for name in ("success", "failure")}
+    quoted = {"mode": "content"}
+    workspace.flow(
+        step("Where", "printf", "%s", json.dumps(folder), output_capture="json"),
+        step("Read", provider="cat", input_file=there),
+        step("Write", "echo", "written", output_file=new),
+        step("Need", "true", depends_on={"required": [there]}),
+        step("May", "true", depends_on={"optional": [there]}),
+        step("Quote", provider="cat", input_file="task", depends_on={"optional": [there], "inject": quoted}),
+        step("If", "true", when={"exists": there}),
+        step("Unless", "true", when={"not_exists": there}),
+        step("Wait", wait_for={"glob": there, "timeout_sec": 5}),
+        step("Judge", "echo", "1", output_capture="json", output_schema=there),
+        loop("Move", step("Fine", "true"), items=["task"], on_item_complete=moves),
+        providers=CAT, strict_flow=False, version="1.3",
+    )  # fmt: skip
+    finished = door(workspace)
+    steps = finished.steps
+    codes = {name: result["exit_code"] for name, result in steps.items() if isinstance(result, dict)}
+    lifecycle = steps["Move"][0]["lifecycle"]
+
+    assert codes.pop("Where") == 0
+    assert {name for name, code in codes.items() if code != 2} == set()
+    assert not lifecycle["action_applied"]
+    assert lifecycle["error"]
+    assert os.listdir(outside) == ["secret.json"]
+    assert workspace.read("task") == "mine"
+    assert "contents" not in str(finished.state)
+
+
+def test_no_item_leads_out(workspace: workspaces.Workspace, door: workspaces.Door, tmp_path: Path) -> None:
+    """What an item names is not moved from outside into the workspace, nor the file that a link leads to."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "theirs").write_text("theirs")
+    (workspace.path / "link").symlink_to(outside)
+    up = os.path.relpath(outside, workspace.path)
+    items: list[Any] = [str(outside / "theirs"), f"{up}/theirs", "link/theirs", "", ".", "..", 7, None, ["x"]]
+    workspace.flow(
+        loop("Move", step("Fine", "true"), items=items, on_item_complete={"success": {"move_to": "taken"}}),
+        version="1.2",
+    )
+    finished = door(workspace)
+
+    assert [one["lifecycle"]["action_applied"] for one in finished.steps["Move"]] == [False] * len(items)
+    assert os.listdir(outside) == ["theirs"]
+    assert not any(path.is_file() for path in (workspace.path / "taken").glob("*"))
+
+
+# -- secrets
+
+ECHOES = """
+import json, os, sys
+secret = os.environ["ACCEPTANCE_ODD"]
+sys.stdout.write(sys.argv[1].replace("@J", json.dumps(secret)).replace("@", secret))
+sys.stderr.write("x" * 990 + secret + "\\n" + secret)
+if len(sys.argv) > 2:
+    open("named-" + secret + ".txt", "w").close()
+    sys.exit(int(sys.argv[2]))
+"""
+
+
+def test_no_secret_is_told(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
+    """A secret with quotes and blanks stays hidden in texts, lines, JSON, names of files, errors, and at cuts."""
+    odd = ["ACCEPTANCE_ODD"]
+    one = [{"pointer": "", "equals": 1}]
+    workspace.write("prompt.md", "Files:")
+    workspace.flow(
+        python("Text", ECHOES, "it is @, really", secrets=odd),
+        python("Cut", ECHOES, "x" * (8192 - 7) + "@", secrets=odd),
+        python("Lines", ECHOES, "@\na@b\n", secrets=odd, output_capture="lines"),
+        python("Json", ECHOES, '{"a": @J, "b": [@J]}', secrets=odd, output_capture="json"),
+        python("Broken", ECHOES, '{"a": @', secrets=odd, output_capture="json"),
+        python("Unfit", ECHOES, "@J", secrets=odd, output_capture="json", output_require=one),
+        python("Fails", ECHOES, "@", "3", secrets=odd),
+        step("List", "ls", output_capture="lines"),
+        step("Wait", wait_for={"glob": "named-*.txt", "timeout_sec": 5}),
+        step("Ask", provider="cat", input_file="prompt.md", depends_on={"required": ["named-*.txt"], "inject": True}),
+        loop("Each", step("Show", "cat", "./${item}"), items_from="steps.List.lines"),
+        step("Gone", "cat", "/nowhere/${steps.Json.json.a}"),
+        providers=CAT, strict_flow=False, version="1.3",
+    )  # fmt: skip
+    finished = door(workspace)
+    assert finished.root is not None
+    told = {path.name: path.read_bytes() for path in finished.root.rglob("*") if path.is_file()}
+    told["what was printed"] = finished.told.encode(errors="surrogateescape")
+    forms = {
+        ODD_SECRET,
+        json.dumps(ODD_SECRET)[1:-1],
+        json.dumps(ODD_SECRET, ensure_ascii=False)[1:-1],
+        repr(ODD_SECRET)[1:-1],
+    }
+    found = {(name, form) for name, content in told.items() for form in forms if form.encode() in content}
+
+    assert found == set()
+    assert finished.steps["Text"]["output"] == "it is ***, really"
+    assert finished.steps["Json"]["json"] == {"a": "***", "b": ["***"]}
+    assert ODD_SECRET[:4] not in finished.steps["Cut"]["output"]
+    assert (workspace.path / f"named-{ODD_SECRET}.txt").exists()
+
+
+def test_no_secret_is_told_by_any_flag(workspace: workspaces.Workspace) -> None:
+    """Nor do `--debug`, `--verbose` and `--json` tell one, neither on the terminal nor in the logs that they add."""
+    odd = ["ACCEPTANCE_ODD"]
+    workspace.write("prompt.md", f"The secret is {ODD_SECRET}.\n")
+    workspace.flow(
+        step("Ask", provider="cat", input_file="prompt.md", secrets=odd),
+        python("Fails", ECHOES, "@", "3", secrets=odd),
+        providers=CAT,
+    )
+    for flags in (("--debug", "--verbose", "--progress", "--log-level", "debug"), ("--debug", "--json", "--trace")):
+        finished = orchestrate("run", FLOW, *flags, workspace=workspace, code=1)
+        assert finished.root is not None
+        files = [path for path in finished.root.rglob("*") if path.is_file()]
+        escaped = json.dumps(ODD_SECRET)[1:-1]
+
+        assert [path for path in files if ODD_SECRET in (text := path.read_text()) or escaped in text] == []
+        assert ODD_SECRET not in finished.told
+        assert escaped not in finished.told
+        assert "The secret is ***." in finished.log("Ask.prompt.txt")

@@ -1,0 +1,205 @@
+"""
+Folders as queues: workflow-dsl, acceptance 4 to 6, 11, 12, 16 to 19, 36.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import zipfile
+from pathlib import Path
+
+from tests.acceptance.orchestrate import workspaces
+from tests.acceptance.orchestrate.workspaces import orchestrate, shell, step
+from tests.unit.processes import broods
+
+FLOW = workspaces.FLOW
+STATUS = {
+    "schema": "status/v1",
+    "correlation_id": "c-1",
+    "agent": "engineer",
+    "run_id": "",
+    "step": "Implement",
+    "timestamp": "2025-01-15T10:30:00Z",
+    "success": False,
+    "exit_code": 1,
+    "outputs": ["artifacts/engineer/implementation.py"],
+    "metrics": {"files_modified": 3},
+    "next_actions": [{"agent": "qa", "file": "inbox/qa/review.task"}],
+    "message": "Could not implement it",
+}
+
+
+def test_04_status_schema(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
+    """A status file is written and read by steps like any file; nothing follows from what it says."""
+    workspace.write("status.json", STATUS)
+    file = "artifacts/engineer/status_Implement.json"
+    insert = 'sed "s/\\"run_id\\": \\"\\"/\\"run_id\\": \\"$0\\"/" status.json'
+    workspace.flow(
+        shell("Implement", insert, "${run.id}", output_file=file), step("Read", "cat", file, output_capture="json")
+    )
+    finished = door(workspace)
+
+    assert finished.steps["Read"]["json"] == STATUS | {"run_id": finished.run_id}
+    assert finished.state["status"] == "completed"
+
+
+def test_05_inbox_atomicity(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
+    """What is written under another name is seen as a task only when it is renamed, and then whole."""
+    look = {"glob": "inbox/engineer/*.task", "timeout_sec": 0.2, "poll_ms": 50}
+    workspace.flow(
+        shell("Begin", "mkdir -p inbox/engineer && printf 'half of ' > inbox/engineer/one.tmp"),
+        step("TooEarly", wait_for=look, failure="Publish"),
+        shell("Publish", "cd inbox/engineer && printf 'a task' >> one.tmp && mv one.tmp one.task"),
+        step("Seen", wait_for=look),
+        step("Read", "cat", "inbox/engineer/one.task"),
+    )
+    steps = door(workspace).steps
+
+    assert (steps["TooEarly"]["timed_out"], steps["TooEarly"]["files"]) == (True, [])
+    assert steps["Seen"]["files"] == ["inbox/engineer/one.task"]
+    assert steps["Read"]["output"] == "half of a task"
+
+
+def test_06_queue_management_is_user_driven(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
+    """Tasks stay where they are, after success and failure, until a step moves them."""
+    for name in ("good", "bad", "moved"):
+        workspace.write(f"inbox/{name}.task", name)
+    workspace.flow(
+        step("Good", "cat", "inbox/good.task"),
+        shell("Bad", "cat inbox/bad.task; exit 1", failure="Move"),
+        shell("Move", 'mkdir -p "processed/$0" && mv inbox/moved.task "processed/$0/"', "${run.timestamp_utc}"),
+    )
+    finished = door(workspace)
+    moved = f"processed/{finished.run_id.partition('-')[0]}/moved.task"
+
+    assert set(workspace.snapshot()) == {FLOW, "inbox/good.task", "inbox/bad.task", moved}
+
+
+def test_11_clean_processed(workspace: workspaces.Workspace) -> None:
+    """`--clean-processed` empties the configured folder before the first step, and nothing else."""
+    for name in ("done/old.task", "done/deep/older.task", "failed/kept.task", "processed/kept.task"):
+        workspace.write(name)
+    workspace.flow(shell("Look", "ls -A done | wc -l", output_capture="lines"), processed_dir="done")
+    finished = orchestrate("run", FLOW, "--clean-processed", workspace=workspace)
+
+    assert [line.strip() for line in finished.steps["Look"]["lines"]] == ["0"]
+    assert (workspace.path / "done").is_dir()
+    assert set(workspace.snapshot()) == {FLOW, "failed/kept.task", "processed/kept.task"}
+
+
+def test_12_archive_processed(workspace: workspaces.Workspace) -> None:
+    """`--archive-processed` makes a zip after success only, by default in the run's folder, never inside of itself."""
+    workspace.flow(shell("Work", "mkdir -p processed/a && echo one > processed/a/1.task; exit $0", "${context.code}"))
+    fails, succeeds = ("--context", "code=1"), ("--context", "code=0")
+    failed = orchestrate("run", FLOW, "--archive-processed", "out.zip", *fails, workspace=workspace, code=1)
+    made = (workspace.path / "out.zip").exists()
+    orchestrate("run", FLOW, "--archive-processed", "out.zip", *succeeds, workspace=workspace)
+    default = orchestrate("run", FLOW, *succeeds, "--archive-processed", workspace=workspace)
+    orchestrate("run", FLOW, "--archive-processed", "processed/out.zip", *succeeds, workspace=workspace, code=2)
+    assert default.root is not None
+    assert failed.root is not None
+    files = [_zipped(workspace.path / "out.zip"), _zipped(default.root / "processed.zip")]
+
+    assert not made
+    assert not (failed.root / "processed.zip").exists()
+    assert not (workspace.path / "processed/out.zip").exists()
+    for held in files:
+        assert len(held) == 1
+        assert next(iter(held)).endswith("a/1.task")
+        assert next(iter(held.values())) == b"one\n"
+
+
+def test_16_cli_safety(workspace: workspaces.Workspace, tmp_path: Path) -> None:
+    """`--clean-processed` refuses a folder outside of the workspace, named or linked to, and the workspace itself."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious").write_text("kept")
+    (workspace.path / "linked").symlink_to(outside)
+    for processed in ("../outside", str(outside), "linked", "."):
+        workspace.flow(shell("Never", "touch never"), processed_dir=processed)
+        orchestrate("run", FLOW, "--clean-processed", workspace=workspace, code=2)
+
+    assert (outside / "precious").read_text() == "kept"
+    assert os.listdir(outside) == ["precious"]
+    assert not (workspace.path / "never").exists()
+
+
+def test_17_wait_for_files(workspace: workspaces.Workspace) -> None:
+    """A wait blocks until there are as many files as it asks for."""
+    wait = {"glob": "inbox/*.task", "timeout_sec": 60, "poll_ms": 20, "min_count": 2}
+    workspace.flow(step("Wait", wait_for=wait), shell("After", "ls inbox"))
+    workspace.write("inbox/one.task")
+    with workspaces.going("run", FLOW, workspace=workspace) as process:
+        _until_waiting(workspace, process)
+        (workspace.path / "inbox" / "two.tmp").write_text("")
+        (workspace.path / "inbox" / "two.tmp").rename(workspace.path / "inbox" / "two.task")
+        code = process.wait(60)
+    steps = json.loads((workspace.runs / "latest" / "state.json").read_text())["steps"]
+
+    assert code == 0
+    assert steps["Wait"]["files"] == ["inbox/one.task", "inbox/two.task"]
+    assert (steps["Wait"]["timed_out"], steps["Wait"]["exit_code"]) == (False, 0)
+    assert steps["After"]["output"] == "one.task\ntwo.task\n"
+
+
+def test_18_wait_timeout(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
+    """A wait that sees nothing in its time ends with 124, and says that it timed out."""
+    workspace.write("inbox/one.tmp")
+    workspace.flow(step("Wait", wait_for={"glob": "inbox/*.task", "timeout_sec": 0.3, "poll_ms": 50}))
+    waited = door(workspace, code=1).steps["Wait"]
+
+    assert (waited["status"], waited["exit_code"], waited["timed_out"]) == ("failed", 124, True)
+    assert waited["files"] == []
+
+
+def test_19_wait_state_tracking(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
+    """A wait records its files, how long it took, and how often it looked."""
+    workspace.write("b.task")
+    workspace.write("a.task")
+    workspace.flow(
+        step("Long", wait_for={"glob": "*.none", "timeout_sec": 0.35, "poll_ms": 100}, failure="Short"),
+        step("Short", wait_for={"glob": "*.task"}),
+        shell("Use", 'printf "%s" "$0"', "${steps.Short.files}"),
+    )
+    steps = door(workspace).steps
+
+    assert steps["Long"]["poll_count"] in (3, 4, 5)
+    assert 350 <= steps["Long"]["wait_duration_ms"] < 5000
+    assert (steps["Short"]["files"], steps["Short"]["poll_count"]) == (["a.task", "b.task"], 1)
+    assert steps["Short"]["wait_duration_ms"] >= 0
+    assert steps["Use"]["output"] == '["a.task","b.task"]'
+
+
+def test_36_wait_for_exclusivity(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
+    """A step that waits does nothing else."""
+    wait = {"glob": "*.task"}
+    workspace.flow(
+        step("WithCommand", "true", wait_for=wait),
+        step("WithProvider", wait_for=wait, provider="any"),
+        step("WithLoop", wait_for=wait, for_each={"items": [], "steps": [step("In", "true")]}),
+        providers={"any": {"command": ["true"]}},
+    )
+    told = door(workspace, code=2).told
+
+    for index, other in enumerate(("command", "provider", "for_each")):
+        assert f"steps[{index}]" in told
+        assert other in told
+
+
+def _zipped(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist() if not name.endswith("/")}
+
+
+def _until_waiting(workspace: workspaces.Workspace, process: subprocess.Popen[str]) -> None:
+    file = workspace.runs / "latest" / "state.json"
+
+    def waits() -> bool:
+        assert process.poll() is None
+        steps = json.loads(file.read_text())["steps"] if file.exists() else {}
+        return steps.get("Wait", {}).get("status") == "running"
+
+    asyncio.run(broods.until(waits, 60))

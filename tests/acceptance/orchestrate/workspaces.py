@@ -1,0 +1,296 @@
+"""
+Workspaces with a workflow, and what came of running it: by the program `orchestrate`, or through the service.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from tests.acceptance import programs
+from tests.acceptance.orchestrate import warm
+
+COMMAND = (sys.executable, "-m", "app.cli.orchestrate")
+FLOW = "flow.yaml"
+PYTHON = "python3"
+
+
+@dataclass(frozen=True)
+class Finished:
+    """
+    What came of a workflow.
+    """
+
+    code: int
+    """Exit code of the program; of a run of the service 0 for done, 1 for failed, 2 for refused."""
+    stdout: str
+    """What was printed; of the service, the answer that says most."""
+    stderr: str = ""
+    """What was printed as diagnosis."""
+    root: Path | None = None
+    """Folder of the run; None if there is none."""
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """
+        Return the state file.
+        """
+        assert self.root is not None, self.told
+        state: dict[str, Any] = json.loads((self.root / "state.json").read_text())
+        return state
+
+    @property
+    def steps(self) -> dict[str, Any]:
+        """
+        Return the results of the steps.
+        """
+        steps: dict[str, Any] = self.state["steps"]
+        return steps
+
+    @property
+    def run_id(self) -> str:
+        """
+        Return the run's id.
+        """
+        run_id: str = self.state["run_id"]
+        return run_id
+
+    @property
+    def told(self) -> str:
+        """
+        Return everything that was printed.
+        """
+        return f"{self.stdout}\n{self.stderr}"
+
+    def log(self, name: str) -> str:
+        """
+        Return a log of the run.
+        """
+        assert self.root is not None, self.told
+        return (self.root / "logs" / name).read_text()
+
+    def logs(self) -> set[str]:
+        """
+        Return the names of the run's logs.
+        """
+        assert self.root is not None, self.told
+        return {path.name for path in (self.root / "logs").iterdir()}
+
+    def context(self, step: str) -> dict[str, Any]:
+        """
+        Return the error context of a step that failed.
+        """
+        context: dict[str, Any] = self.steps[step]["error"]["context"]
+        return context
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """
+    A folder that a workflow works in.
+    """
+
+    path: Path
+    """The folder."""
+    env: dict[str, str] = field(default_factory=dict)
+    """Environment that the program gets beside the usual one."""
+
+    def write(self, name: str, content: Any = "") -> Path:
+        """
+        Write a file: a text or bytes as they are, anything else as JSON.
+        """
+        file = self.path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        text = content if isinstance(content, str | bytes) else json.dumps(content)
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return file
+
+    def read(self, name: str) -> str:
+        """
+        Return the text of a file.
+        """
+        return (self.path / name).read_text()
+
+    def program(self, name: str, source: str) -> None:
+        """
+        Put a Python program first on PATH.
+        """
+        file = self.write(f"bin/{name}", f"#!{sys.executable}\n{source}")
+        file.chmod(0o755)
+
+    def flow(self, *steps: Mapping[str, Any], version: str = "1.1.1", **top: Any) -> None:
+        """
+        Write the workflow; JSON is YAML, too.
+        """
+        self.write(FLOW, {"version": version, **top, "steps": list(steps)})
+
+    def environment(self) -> dict[str, str]:
+        """
+        Return what the program is started with.
+        """
+        path = f"{self.path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        plain = {name: value for name, value in os.environ.items() if not name.startswith(("ORCHESTRATE_", "CONTROL_"))}
+        return plain | {"PATH": path, "PYTHONPATH": str(programs.ROOT)} | self.env
+
+    @property
+    def runs(self) -> Path:
+        """
+        Return the state folder.
+        """
+        return self.path / ".orchestrate" / "runs"
+
+    def run_ids(self) -> list[str]:
+        """
+        Return the runs, oldest first.
+        """
+        return sorted(path.name for path in self.runs.glob("[0-9]*")) if self.runs.is_dir() else []
+
+    def snapshot(self) -> dict[str, bytes]:
+        """
+        Return every file of the workspace by its path, the state folder left out.
+        """
+        files = (path for path in self.path.rglob("*") if path.is_file() and ".orchestrate" not in path.parts)
+        return {path.relative_to(self.path).as_posix(): path.read_bytes() for path in files}
+
+
+class Door(Protocol):
+    """
+    A way to have a workspace's workflow executed.
+    """
+
+    def __call__(self, workspace: Workspace, *, code: int = 0, **context: Any) -> Finished:
+        """
+        Execute it to its end; `code` is what is expected.
+        """
+
+
+def step(name: str, *command: str, **fields: Any) -> dict[str, Any]:
+    """
+    Return a step; `success`, `failure` and `always` name the steps that it goes to.
+    """
+    named = [event for event in ("success", "failure", "always") if event in fields]
+    branches = {event: {"goto": fields.pop(event)} for event in named}
+    made: dict[str, Any] = {"name": name, **({"command": list(command)} if command else {}), **fields}
+    return made | ({"on": branches} if branches else {})
+
+
+def shell(name: str, script: str, *arguments: str, **fields: Any) -> dict[str, Any]:
+    """
+    Return a step that runs a shell script; its arguments begin with `$0`.
+    """
+    return step(name, "sh", "-c", script, *arguments, **fields)
+
+
+def python(name: str, source: str, *arguments: str, **fields: Any) -> dict[str, Any]:
+    """
+    Return a step that runs a Python program.
+    """
+    return step(name, PYTHON, "-c", source, *arguments, **fields)
+
+
+def loop(name: str, *steps: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
+    """
+    Return a loop.
+    """
+    of_step: dict[str, Any] = {key: fields.pop(key) for key in ("when", "on", "depends_on") if key in fields}
+    return {"name": name, "for_each": {**fields, "steps": list(steps)}, **of_step}
+
+
+def orchestrate(
+    *arguments: str | Path, workspace: Workspace, code: int | None = 0, cwd: Path | None = None, **given: str
+) -> Finished:
+    """
+    Run the program in a process of its own; the folder of the run is that of the newest one, if a new one was made.
+    """
+    before = workspace.run_ids()
+    env = workspace.environment() | given
+    ended, out, err = warm.process().execute([*map(str, arguments)], cwd or workspace.path, env)
+    after = workspace.run_ids()
+    newest = after[-1] if after else None
+    resumed = newest is not None and arguments[0] == "resume"
+    root = workspace.runs / newest if newest is not None and (after != before or resumed) else None
+    finished = Finished(ended, out.decode(errors="surrogateescape"), err.decode(errors="replace"), root)
+    told = f"{arguments} ended with {finished.code}\n{finished.told}"
+    assert code is None or finished.code == code, told
+    assert "Traceback" not in finished.told, told
+    return finished
+
+
+def through_cli(workspace: Workspace, *, code: int = 0, **context: Any) -> Finished:
+    """
+    Execute the workflow by the program; a refusal is told as JSON, too, which has the codes.
+    """
+    told = [part for name, value in context.items() for part in ("--context", f"{name}={value}")]
+    flags = ("--json",) if code == 2 else ()
+    return orchestrate("run", FLOW, *told, *flags, workspace=workspace, code=code)
+
+
+@dataclass(frozen=True)
+class Serving:
+    """
+    A service whose project holds the workspaces.
+    """
+
+    project: programs.Project
+    service: programs.Service
+
+    def __call__(self, workspace: Workspace, *, code: int = 0, **context: Any) -> Finished:
+        """
+        Execute the workspace's workflow through the service.
+        """
+        name = workspace.path.name
+        source = (workspace.path / FLOW).read_text()
+        self.project.write(f"recipes/orchestrate/{name}.yaml", source)
+        with self.service.http() as http:
+            body = {"recipe_id": name, "working_dir": name, "args": context}
+            answer = http.post("/api/runs", json=body)
+        if answer.status_code != 201:
+            assert answer.status_code == 400, answer.text
+            assert code == 2, answer.text
+            return Finished(2, answer.text)
+        run = self.service.wait(answer.json()["run_id"])
+        ended = {"done": 0, "failed": 1}[run["status"]]
+        root = self.project.data / "runs" / run["run_id"]
+        finished = Finished(ended, json.dumps(run), "", root)
+        assert ended == code, finished.told
+        return finished
+
+
+@contextlib.contextmanager
+def serving(folder: Path, **given: str) -> Iterator[Serving]:
+    """
+    Serve a folder of workspaces for the length of the block.
+    """
+    project = programs.Project(folder)
+    project.data.mkdir(parents=True)
+    with programs.service(project, ready=True, **given) as service:
+        yield Serving(project, service)
+
+
+@contextlib.contextmanager
+def going(*arguments: str, workspace: Workspace, **given: str) -> Iterator[subprocess.Popen[str]]:
+    """
+    Run the program for the length of the block.
+    """
+    process = subprocess.Popen(
+        [*COMMAND, *arguments],
+        env=workspace.environment() | given,
+        cwd=workspace.path,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
