@@ -19,8 +19,19 @@ def collect(given: Iterable[str], file: Path | None) -> dict[str, Any]:
     Raises:
         errors.ArgsInvalid: naming every one that cannot be read.
     """
-    args = {} if file is None else _read_file(file)
+    args = {} if file is None else read_file(file)
     return args | _pairs(given, _argument, "--arg")
+
+
+def texts(given: Iterable[str], file: Path | None, option: str) -> dict[str, Any]:
+    """
+    Return values that are texts wherever they stand on the command line; those win over the values of the file.
+
+    Raises:
+        errors.ArgsInvalid: naming every one that cannot be read.
+    """
+    values = {} if file is None else read_file(file)
+    return values | _pairs(given, _pair, option)
 
 
 def labels(given: Iterable[str]) -> dict[str, str]:
@@ -50,7 +61,13 @@ def document(text: str, of: str) -> dict[str, Any]:
     return value
 
 
-def _read_file(path: Path) -> dict[str, Any]:
+def read_file(path: Path) -> dict[str, Any]:
+    """
+    Read a file that holds a JSON object.
+
+    Raises:
+        errors.ArgsInvalid: it cannot be read, or does not.
+    """
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

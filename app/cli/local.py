@@ -10,14 +10,12 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
 
-from app import bootstrap, errors, settings
-from app.cli import client, terminal
+from app import settings
+from app.cli import client, folders
 from app.cli.access import Access
-from app.control import holds, requests
+from app.control import requests
 from app.dialects import agent_recipes
 from app.engine import plain, states, stores
-from app.execution import stop_signals
-from app.storage import workspace_locks
 
 _UNFINISHED = (states.RunState.PENDING, states.RunState.RUNNING)
 
@@ -30,19 +28,8 @@ async def connect(chosen: settings.Settings, access: Access) -> AsyncIterator[Fo
     Raises:
         errors.ConfigurationError: the settings cannot work, or a service holds the folder and the command changes runs.
     """
-    _refuse_faults(chosen)
-    look_only = access is Access.READ
-    use = bootstrap.Use(look_only=look_only, alone=access is Access.CHANGE)
-    locks = workspace_locks.WorkspaceLocks(chosen.project.data_directory)
-    with contextlib.closing(locks):
-        async with bootstrap.build(chosen, use) as room:
-            held = holds.Holds(room.store, locks.take)
-            if look_only:
-                yield FolderClient(room, held, None)
-                return
-            signals = stop_signals.StopSignals(lambda hurried: _stop(room, hurried))
-            with signals.caught():
-                yield FolderClient(room, held, signals)
+    async with folders.opened(chosen, access) as folder:
+        yield FolderClient(folder)
 
 
 class FolderClient:
@@ -52,10 +39,8 @@ class FolderClient:
 
     executes = True
 
-    def __init__(self, room: bootstrap.Room, held: holds.Holds, signals: stop_signals.StopSignals | None) -> None:
-        self._room = room
-        self._held = held
-        self._signals = signals
+    def __init__(self, folder: folders.Opened) -> None:
+        self._room, self._held, self._signals = folder.room, folder.held, folder.signals
 
     async def start(self, request: requests.StartRequest) -> client.Answer:
         """
@@ -234,20 +219,6 @@ class FolderClient:
         if found.exclusive_workspace:
             await self._held.take(found.working_dir, run_id=run_id, parent_run_id=found.parent_run_id)
         return found
-
-
-async def _stop(room: bootstrap.Room, hurried: bool) -> None:
-    if not hurried:
-        terminal.warn("stopping after the step in flight; once more to cut it off")
-    room.runs.release()
-    await room.engine.stop(0 if hurried else None)
-
-
-def _refuse_faults(chosen: settings.Settings) -> None:
-    faults = [remark for remark in settings.check(chosen) if remark.fatal]
-    if faults:
-        told = "; ".join(f"{fault.setting} {fault.message}" for fault in faults)
-        raise errors.ConfigurationError(f"The settings cannot work: {told}", code="settings_invalid")
 
 
 def _moved(run_id: str, status: states.RunState) -> dict[str, plain.Json]:

@@ -7,7 +7,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
+from collections.abc import Sequence
 from typing import Any, TextIO
 
 _STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -38,6 +40,13 @@ def is_live() -> bool:
     Tell whether a person watches the output.
     """
     return sys.stdout.isatty()
+
+
+def is_drawn_on() -> bool:
+    """
+    Tell whether a person watches stderr.
+    """
+    return sys.stderr.isatty()
 
 
 def clean(text: str) -> str:
@@ -88,6 +97,15 @@ def replace_line(text: str) -> None:
     Show a text in place of the unfinished last line; an empty one clears it.
     """
     _write(sys.stdout, _ERASE_LINE + clean(text))
+
+
+def draw(lines: Sequence[str], *, over: int) -> None:
+    """
+    Show lines on stderr, none longer than the terminal is wide, in place of the last ones that were shown so.
+    """
+    width = max(shutil.get_terminal_size().columns - 1, 1)
+    begin = f"\x1b[{over}F\x1b[J" if over else ""
+    _write(sys.stderr, begin + "".join(f"{clean(line)[:width]}\n" for line in lines))
 
 
 def stop_writing() -> None:

@@ -1,0 +1,3 @@
+"""
+The command `orchestrate` (workflow-dsl, CLI contract and extended CLI options).
+"""

@@ -1,0 +1,86 @@
+"""
+Backups: the state file as it stood before each step, the newest three of a run (workflow-dsl, state backup).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from app import bootstrap
+from app.engine import ports, records
+
+KEPT = 3
+"""Backups that a run keeps."""
+STATE = "state.json"
+"""The file that is copied."""
+
+Show = Callable[[str], Awaitable[None]]
+"""Writes the files of a run out as they should stand now."""
+
+
+class Backups:
+    """
+    Copy the state file before a step does anything.
+    """
+
+    def __init__(self) -> None:
+        self.show: Show | None = None
+        """Asked first; None until there is somebody to ask."""
+        self._last: dict[str, str] = {}
+        self._made: dict[Path, list[Path]] = {}
+
+    async def before(self, call: ports.Call) -> None:
+        """
+        Make the backup of a step, at the first thing that is asked for it.
+        """
+        name = call.place.output_slot or call.place.step_id
+        passage = f"{name}#{call.place.visit}"
+        if self.show is None or call.run.folder is None or self._last.get(call.run.run_id) == passage:
+            return
+        self._last[call.run.run_id] = passage
+        await self.show(call.run.run_id)
+        # A run that cannot be backed up can be run.
+        with contextlib.suppress(OSError):
+            self._copy(Path(call.run.folder), name)
+
+    def world(self, world: bootstrap.World) -> bootstrap.World:
+        """
+        Return a world in which every step is backed up.
+        """
+        return dataclasses.replace(world, watch=lambda performer: _BackedUp(performer, self))
+
+    def _copy(self, folder: Path, step: str) -> None:
+        target = folder / f"{STATE}.step_{step}.bak"
+        _write(target, (folder / STATE).read_bytes())
+        made = self._made.setdefault(folder, _found(folder))
+        self._made[folder] = [*(path for path in made if path != target), target]
+        while len(self._made[folder]) > KEPT:
+            self._made[folder].pop(0).unlink(missing_ok=True)
+
+
+class _BackedUp:
+    def __init__(self, inner: ports.Performer, backups: Backups) -> None:
+        self._inner, self._backups = inner, backups
+
+    async def perform(self, call: ports.Call) -> records.Result:
+        await self._backups.before(call)
+        return await self._inner.perform(call)
+
+
+def _found(folder: Path) -> list[Path]:
+    return sorted(folder.glob(f"{STATE}.step_*.bak"), key=lambda path: path.stat().st_mtime_ns)
+
+
+def _write(target: Path, content: bytes) -> None:
+    fresh = target.with_name(f".{target.name}.{os.getpid()}")
+    with open(fresh, "wb", opener=_private) as file:
+        file.write(content)
+    fresh.replace(target)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -1,0 +1,78 @@
+"""
+Removing the folders of old runs (workflow-dsl, recovery mechanisms).
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from app.cli import terminal
+from app.cli.access import Access
+from app.cli.orchestrate import endings, links, places
+
+if TYPE_CHECKING:
+    from app.cli.orchestrate import clients
+    from app.engine import stores
+
+_FORM = re.compile(r"(?P<count>\d{1,6})(?P<unit>[smhdw])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_FINISHED = ("done", "failed", "cancelled")
+
+
+def age(text: str) -> timedelta:
+    """
+    Read an age: a number and a unit, as `7d`.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = _FORM.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r:.40} is no age; write a number and s, m, h, d or w, as 7d")
+    return timedelta(**{_UNITS[found["unit"]]: int(found["count"])})
+
+
+def clean(place: places.Place, older_than: timedelta, *, dry_run: bool, as_json: bool) -> int:
+    """
+    Remove the runs that ended longer ago than an age; what has not ended stays.
+    """
+    if not (place.data / places.RUNS).is_dir():
+        return _tell([], 0, dry_run=dry_run, as_json=as_json)
+
+    async def work(connected: clients.WorkflowClient) -> tuple[list[str], int]:
+        from app import clock
+
+        found = await connected.every_run()
+        old = [run for run in found if _is_old(run, clock.SystemClock().now() - older_than)]
+        gone = [run.run_id for run in old if run.status in _FINISHED]
+        if not dry_run:
+            for run_id in gone:
+                await connected.delete(run_id)
+            await connected.sweep()
+            left = next((run.run_id for run in found if run.run_id not in gone), None)
+            links.forget(place, gone, left)
+        return gone, len(old) - len(gone)
+
+    gone, unfinished = place.ask(work, Access.READ if dry_run else Access.CHANGE)
+    return _tell(gone, unfinished, dry_run=dry_run, as_json=as_json)
+
+
+def _is_old(run: stores.RunSummary, limit: datetime) -> bool:
+    from app import clock
+
+    return clock.instant(run.completed_at or run.updated_at) <= limit
+
+
+def _tell(gone: list[str], unfinished: int, *, dry_run: bool, as_json: bool) -> int:
+    if as_json:
+        terminal.say_json({"removed": [] if dry_run else gone, "old": gone, "unfinished": unfinished})
+        return endings.ExitCode.COMPLETED
+    for run_id in gone:
+        terminal.say(f"{'would remove' if dry_run else 'removed'} run {run_id}")
+    if not gone:
+        terminal.say("no run is old enough")
+    if unfinished:
+        terminal.warn(f"{unfinished} old runs have not ended and stay")
+    return endings.ExitCode.COMPLETED

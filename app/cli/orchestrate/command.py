@@ -1,0 +1,152 @@
+"""
+The command `orchestrate`, and its subcommands (workflow-dsl, CLI contract).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from app import __version__, errors
+from app.cli import boundary
+from app.cli.orchestrate import cleaning, endings, given, places, resuming, running, showing, workflows
+
+WORKFLOW = click.argument("workflow", type=click.Path(path_type=Path), metavar="WORKFLOW")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.version_option(__version__, prog_name="orchestrate", message="%(prog)s %(version)s")
+def orchestrate() -> None:
+    """
+    Run workflows of commands and prompts in the current folder, durably.
+
+    Runs are kept in .orchestrate/runs; `latest` there is the newest.
+
+    Exit codes: 0 completed, 1 failed, 2 nothing was started (usage, a workflow that is not valid, a changed one),
+    130 interrupted and resumable.
+    """
+
+
+@orchestrate.command()
+@WORKFLOW
+@given.context
+@click.option("--clean-processed", is_flag=True, help="Empty the workflow's `processed_dir` before the run.")
+@click.option(
+    "--archive-processed",
+    is_flag=False,
+    flag_value="",
+    metavar="[PATH]",
+    help="Archive `processed_dir` when the run has completed.  [default: processed.zip in the run's folder]",
+)
+@click.option("--dry-run", is_flag=True, help="Validate, and show what would run; start nothing.")
+@given.to_run
+def run(asked: running.Asked, workflow: Path, dry_run: bool, clean_processed: bool, **more: Any) -> int:
+    """
+    Run WORKFLOW from its beginning.
+
+    Ctrl-C stops what is under way, so that `resume` goes on with it.
+    """
+    queue = running.Queue(clean=clean_processed, archive=more["archive_processed"])
+    try:
+        context = given.context_of(more)
+        read = workflows.read(workflow, asked.place)
+        if not dry_run:
+            return running.run(asked, read, context, queue)
+        queue.plan(read, asked.place)
+        return showing.plan(read, context, as_json=asked.output.as_json)
+    except errors.ControlRoomError as error:
+        return showing.refuse(error, as_json=asked.output.as_json)
+
+
+@orchestrate.command()
+@click.argument("run_id")
+@click.option("--force-restart", is_flag=True, help="Begin anew, with a run of its own; the old one stays as it is.")
+@click.option("--repair", is_flag=True, help="Cut a damaged run back to what can be believed, then go on.")
+@given.to_run
+def resume(asked: running.Asked, run_id: str, force_restart: bool, repair: bool) -> int:
+    """
+    Go on with run RUN_ID, or the `latest`, behind its last step.
+    """
+    if force_restart and repair:
+        raise click.UsageError("--force-restart begins anew, --repair goes on: give one of them.")
+    how = resuming.How.ANEW if force_restart else resuming.How.REPAIRED if repair else resuming.How.AS_IT_IS
+    try:
+        return resuming.resume(asked, run_id, how)
+    except errors.ControlRoomError as error:
+        return showing.refuse(error, as_json=asked.output.as_json)
+
+
+@orchestrate.command("run-step")
+@click.argument("step")
+@click.option(
+    "--workflow", required=True, type=click.Path(path_type=Path), metavar="FILE", help="Workflow that it is a step of."
+)
+@given.context
+@given.to_run
+def run_step(asked: running.Asked, step: str, workflow: Path, **more: Any) -> int:
+    """
+    Run STEP of a workflow alone, with its loop if it is one; where it would jump to is not followed.
+    """
+    try:
+        alone = workflows.read(workflow, asked.place).only(step)
+        return running.run(asked, alone, given.context_of(more), running.Queue(), {running.ONLY: step})
+    except errors.ControlRoomError as error:
+        return showing.refuse(error, as_json=asked.output.as_json)
+
+
+@orchestrate.command()
+@WORKFLOW
+@given.context
+@given.to_run
+def watch(asked: running.Asked, workflow: Path, **more: Any) -> int:
+    """
+    Run WORKFLOW, and again whenever its file has changed; Ctrl-C ends it.
+    """
+    from app import clock
+    from app.cli.orchestrate import watching
+
+    context, path = given.context_of(more), asked.place.workspace / workflow
+
+    def once() -> int:
+        return running.run(asked, workflows.read(workflow, asked.place), context, running.Queue())
+
+    return watching.Watcher(path, str(workflow), once, clock.SystemClock()).watch()
+
+
+@orchestrate.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="WORKFLOW...")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def validate(files: tuple[Path, ...], as_json: bool) -> int:
+    """
+    Check workflows, and tell everything that is wrong with them; exit code 2 if something is.
+    """
+    return showing.validate(places.of(None), files, as_json=as_json)
+
+
+@orchestrate.command()
+@click.option(
+    "--older-than", callback=given.age, metavar="AGE", help="As 7d or 12h.  [default: ORCHESTRATE_KEEP_RUNS days]"
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be removed; remove nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@given.state_dir
+def clean(older_than: Any, state_dir: Path | None, dry_run: bool, as_json: bool) -> int:
+    """
+    Remove the runs that ended longer ago; those that have not ended stay.
+    """
+    return cleaning.clean(places.of(state_dir), older_than, dry_run=dry_run, as_json=as_json)
+
+
+PROGRAM = boundary.Program(
+    name="orchestrate", command=orchestrate, usage=endings.ExitCode.INVALID, of_error=endings.of_error
+)
+
+
+def execute(arguments: Sequence[str] | None = None) -> int:
+    """
+    Execute a command line and return its exit code; whatever goes wrong is told in a line on stderr.
+    """
+    return boundary.execute(PROGRAM, arguments)

@@ -1,0 +1,48 @@
+"""
+Keys of steps, taken apart: the loops that a step stands in, and what is done for it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_PART = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9_-]*)(?:#\d+)?(?:\[(?P<index>\d+)\])?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """
+    A key, taken apart.
+    """
+
+    step: str
+    """Key of the step itself, that of its loops included."""
+    name: str
+    """The step's name."""
+    outermost: str
+    """Name of the step of the workflow that it belongs to: itself, or the outermost loop around it."""
+    loops: tuple[tuple[str, int], ...]
+    """Loops around it by their keys, the outermost first, each with the index of its item."""
+    part: str
+    """What is done for the step; empty where it is the step's own work."""
+
+
+def read(key: str) -> Key:
+    """
+    Take a key apart.
+    """
+    loops: list[tuple[str, int]] = []
+    names: list[str] = []
+    position = 0
+    while (found := _PART.match(key, position)) is not None:
+        names.append(found["name"])
+        if found["index"] is None or key[found.end() : found.end() + 1] != ".":
+            return _key(key[: found.end()], names, loops, key[found.end() + 1 :])
+        loops.append((key[: key.rindex("[", 0, found.end())], int(found["index"])))
+        position = found.end() + 1
+    return _key(key, names or [key], loops, "")
+
+
+def _key(step: str, names: list[str], loops: list[tuple[str, int]], part: str) -> Key:
+    return Key(step=step, name=names[-1], outermost=names[0], loops=tuple(loops), part=part)

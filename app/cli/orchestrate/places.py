@@ -1,0 +1,150 @@
+"""
+Places: the workspace that a workflow works in, and the folder that its runs are kept in.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from app import errors, settings
+from app.cli import options
+from app.cli.access import Access
+
+if TYPE_CHECKING:
+    from app import bootstrap
+    from app.cli.orchestrate import clients
+
+Answer = TypeVar("Answer")
+
+DATA = ".orchestrate"
+"""Name of the data directory, in the workspace or below the state directory that is asked for."""
+RUNS = "runs"
+"""Folder of the runs in it."""
+STATE_DIR = "ORCHESTRATE_STATE_DIR"
+"""Variable that names the state directory."""
+LATEST = "latest"
+"""Name that stands for the newest run."""
+
+_GRACE = settings.PREFIX + "STOP_GRACE_SECONDS"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """
+    Where the command works.
+    """
+
+    workspace: Path
+    """Folder that paths of workflows are relative to, absolute and without links."""
+    data: Path
+    """Data directory, absolute."""
+    shown: Path | None
+    """Folder that gets a link to each run; None: the runs lie where they are looked for."""
+    environ: Mapping[str, str]
+    """Environment, with the place laid over it."""
+
+    def settings(self) -> settings.Settings:
+        """
+        Return the settings.
+
+        Raises:
+            errors.ConfigurationError: one has the wrong form.
+        """
+        return settings.load(self.environ)
+
+    def ask(
+        self,
+        work: Callable[[clients.WorkflowClient], Awaitable[Answer]],
+        access: Access = Access.START,
+        world: bootstrap.World | None = None,
+    ) -> Answer:
+        """
+        Do some asynchronous work with the client of the data directory.
+
+        Args:
+            world: What the machine gives; None: as it is.
+        """
+        import asyncio
+
+        return asyncio.run(self._ask(work, access, world))
+
+    def run_root(self, run_id: str) -> Path:
+        """
+        Return a run's folder.
+        """
+        return self.data / RUNS / run_id
+
+    def shown_root(self, run_id: str) -> str:
+        """
+        Return a run's folder for people: from the workspace, where it lies there.
+        """
+        return self.shown_path(self.run_root(run_id) if self.shown is None else self.shown / run_id)
+
+    def shown_path(self, path: Path) -> str:
+        """
+        Return a path from the workspace; as it is where it lies outside.
+        """
+        return str(path.relative_to(self.workspace) if path.is_relative_to(self.workspace) else path)
+
+    def command(self, *words: str) -> str:
+        """
+        Return a command line that works on the same runs from the workspace.
+        """
+        usual = os.environ.get(STATE_DIR) or None
+        told = _data(self.workspace, Path(usual) if usual else None)[0] == self.data
+        place = () if told else ("--state-dir", self.shown_path(self.shown or self.data / RUNS))
+        return shlex.join(["orchestrate", *words, *place])
+
+    async def _ask(
+        self,
+        work: Callable[[clients.WorkflowClient], Awaitable[Answer]],
+        access: Access,
+        world: bootstrap.World | None,
+    ) -> Answer:
+        from app.cli.orchestrate import clients
+
+        async with clients.connect(self.settings(), access, world) as connected:
+            return await work(connected)
+
+
+def of(state_dir: Path | None) -> Place:
+    """
+    Return the place of the current folder.
+
+    Args:
+        state_dir: Folder in place of `.orchestrate/runs`.
+
+    Raises:
+        errors.RequestInvalid: `state_dir_refused`.
+    """
+    workspace = Path.cwd().resolve()
+    data, shown = _data(workspace, state_dir)
+    laid = {
+        "PROJECT": str(workspace),
+        "DATA_DIRECTORY": str(data),
+        # The index of a service is not that of this folder.
+        "DATABASE_URL": "",
+    }
+    if not os.environ.get(_GRACE):
+        laid["STOP_GRACE_SECONDS"] = "0"
+    return Place(workspace=workspace, data=data, shown=shown, environ=options.laid_over(**laid))
+
+
+def _data(workspace: Path, state_dir: Path | None) -> tuple[Path, Path | None]:
+    if state_dir is None:
+        return workspace / DATA, None
+    try:
+        folder = (workspace / state_dir).resolve()
+        if folder.exists() and not folder.is_dir():
+            raise NotADirectoryError
+    except (OSError, ValueError, RuntimeError) as error:
+        message = f"--state-dir {str(state_dir)!r:.200} is no folder"
+        raise errors.RequestInvalid(message, code="state_dir_refused") from error
+    if folder.name == RUNS and folder.parent.name == DATA:
+        return folder.parent, None
+    return folder / DATA, folder

@@ -1,0 +1,149 @@
+"""
+The folder of finished task files: emptied before a run, archived after it, and never anything beside it
+(workflow-dsl, CLI contract).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app import errors
+
+if TYPE_CHECKING:
+    from app.cli.orchestrate.places import Place
+    from app.cli.orchestrate.workflows import Workflow
+
+ARCHIVE = "processed.zip"
+"""Name of the archive in the run's folder."""
+
+_LINK = (stat.S_IFLNK | 0o777) << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Processed:
+    """
+    The folder `processed_dir` of a workflow, found safe.
+    """
+
+    folder: Path
+    """Where it really lies: inside the workspace, and not the workspace itself."""
+
+    def clean(self) -> None:
+        """
+        Remove everything in it; links are removed, and what they lead to is not.
+        """
+        try:
+            handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return
+        try:
+            with os.scandir(handle) as entries:
+                found = list(entries)
+            for entry in found:
+                if entry.is_dir(follow_symlinks=False):
+                    shutil.rmtree(entry.name, dir_fd=handle)
+                else:
+                    os.unlink(entry.name, dir_fd=handle)
+        finally:
+            os.close(handle)
+
+    def archive(self, target: Path) -> None:
+        """
+        Put everything in it into an archive, which appears whole or not at all.
+        """
+        target.parent.mkdir(parents=True, exist_ok=True)
+        fresh = target.with_name(f".{target.name}.{os.getpid()}")
+        try:
+            with fresh.open("xb") as file:
+                with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
+                    for path in _below(self.folder):
+                        _add(archive, path, str(path.relative_to(self.folder)))
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(target)
+        except BaseException:
+            fresh.unlink(missing_ok=True)
+            raise
+
+    def refuse_inside(self, target: Path) -> None:
+        """
+        Refuse to write an archive into the folder that it is made of.
+
+        Raises:
+            errors.RequestInvalid: `archive_refused`.
+        """
+        if target == self.folder or target.is_relative_to(self.folder):
+            message = f"--archive-processed {target}: the archive must lie outside of {self.folder}"
+            raise errors.RequestInvalid(message, code="archive_refused")
+        if target.is_dir():
+            raise errors.RequestInvalid(f"--archive-processed {target} is a folder", code="archive_refused")
+
+
+def of(workflow: Workflow, place: Place) -> Processed:
+    """
+    Return the folder that a workflow calls `processed_dir`.
+
+    Raises:
+        errors.RequestInvalid: `processed_dir_refused`; it lies elsewhere than below the workspace, or something lies in
+            it that must stay.
+    """
+    named = workflow.processed_dir
+    try:
+        folder = (place.workspace / named).resolve()
+        if folder.exists() and not folder.is_dir():
+            raise _refused(named, "is no folder")
+    except (OSError, RuntimeError) as error:
+        raise _refused(named, f"cannot be resolved: {error}") from error
+    if folder == place.workspace:
+        raise _refused(named, "is the workspace itself")
+    if not folder.is_relative_to(place.workspace):
+        raise _refused(named, f"leads out of the workspace, to {folder}")
+    for kept, what in ((place.data.resolve(), "runs"), (workflow.path.resolve(), "workflow")):
+        if kept.is_relative_to(folder) or (what == "runs" and folder.is_relative_to(kept)):
+            raise _refused(named, f"is where the {what} lies" if what == "workflow" else "is where the runs lie")
+    return Processed(folder=folder)
+
+
+def target(asked: str, place: Place) -> Path:
+    """
+    Return where an archive goes that was asked for by its path.
+
+    Raises:
+        errors.RequestInvalid: `archive_refused`, the path cannot be resolved.
+    """
+    try:
+        return (place.workspace / asked).resolve()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise errors.RequestInvalid(f"--archive-processed {asked!r:.200}: {error}", code="archive_refused") from error
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    waiting = [folder]
+    while waiting:
+        with contextlib.suppress(FileNotFoundError):
+            for path in sorted(waiting.pop().iterdir()):
+                yield path
+                if path.is_dir() and not path.is_symlink():
+                    waiting.append(path)
+
+
+def _add(archive: zipfile.ZipFile, path: Path, name: str) -> None:
+    mode = path.lstat().st_mode
+    if stat.S_ISLNK(mode):
+        link = zipfile.ZipInfo(name)
+        link.create_system, link.external_attr = 3, _LINK
+        archive.writestr(link, os.readlink(path))
+    elif stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+        archive.write(path, name)
+
+
+def _refused(named: str, why: str) -> errors.RequestInvalid:
+    return errors.RequestInvalid(f"processed_dir {named!r:.200} {why}", code="processed_dir_refused")

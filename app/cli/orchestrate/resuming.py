@@ -1,0 +1,203 @@
+"""
+Sending runs on: as they are, repaired, or begun anew (workflow-dsl, recovery mechanisms).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app import errors
+from app.cli import terminal
+from app.cli.orchestrate import endings, links, running, telling, workflows
+from app.cli.orchestrate.places import LATEST
+
+if TYPE_CHECKING:
+    from app.cli.orchestrate import clients
+    from app.cli.orchestrate.running import Asked
+    from app.engine import runs
+
+
+class How(Enum):
+    """
+    What is done about a run that is to go on.
+    """
+
+    AS_IT_IS = "as it is"
+    """It goes on behind its last step; what is damaged or changed is refused."""
+    REPAIRED = "repaired"
+    """It is cut back to what can be believed first."""
+    ANEW = "anew"
+    """Another run begins in its place; it stays as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Former:
+    """
+    What is known of a run that another one takes the place of.
+    """
+
+    workflow_file: str
+    context: Mapping[str, Any]
+    options: Mapping[str, Any]
+    labels: Mapping[str, str]
+
+
+def resume(asked: Asked, named: str, how: How) -> int:
+    """
+    Send a run on, tell it as it happens, and return the exit code that says how it stands in the end.
+
+    Args:
+        named: Its id, or `latest`.
+
+    Raises:
+        errors.ControlRoomError: it cannot go on; then nothing was changed.
+    """
+    from app.cli.orchestrate import clients
+
+    run_id = links.newest(asked.place) if named == LATEST else named
+    if not (asked.place.data / "runs").is_dir():
+        raise errors.NotFound(f"there is no run {run_id!r:.80}: there is no {asked.place.data}", code="run_not_found")
+    clients.refuse_service(asked.place.settings())
+    if how is How.ANEW:
+        return _anew(asked, run_id)
+    return running.execute(asked, lambda connected: _send_on(asked, connected, run_id, how))
+
+
+async def _send_on(asked: Asked, connected: clients.WorkflowClient, run_id: str, how: How) -> int:
+    from app.control import requests
+
+    await connected.summary(run_id)
+    start = await _readable(asked, connected, run_id, how)
+    _refuse_elsewhere(asked, start)
+    if (await connected.summary(run_id)).status == "done":
+        terminal.say(f"run {run_id} is completed; nothing is left to do")
+        return endings.ExitCode.COMPLETED
+    workflow = _unchanged(asked, start)
+    _tell_state(asked, run_id)
+    after = await connected.told_so_far(run_id)
+    await connected.send_on(run_id, requests.ResumeRequest(options=dict(asked.options) or None))
+    return await running.follow(asked, workflow, connected, run_id, after=after)
+
+
+async def _readable(asked: Asked, connected: clients.WorkflowClient, run_id: str, how: How) -> runs.RunStart:
+    ways = ["--force-restart"] if how is How.REPAIRED else ["--repair", "--force-restart"]
+    try:
+        if how is How.REPAIRED:
+            await _repair(connected, run_id)
+        return await connected.begun(run_id)
+    except errors.JournalCorrupt as error:
+        hint = " or ".join(asked.place.command("resume", run_id, flag) for flag in ways)
+        raise errors.JournalCorrupt(f"{error.message}; try {hint}", code=error.code, detail=error.detail) from error
+
+
+def _refuse_elsewhere(asked: Asked, start: runs.RunStart) -> None:
+    if start.dialect != workflows.DIALECT:
+        message = f"run {start.run_id} is no workflow but one of {start.dialect}"
+        raise errors.RequestInvalid(message, code="other_dialect")
+    if start.working_dir != str(asked.place.workspace):
+        message = f"run {start.run_id} works in {start.working_dir}; resume it there"
+        raise errors.RequestInvalid(message, code="other_workspace")
+
+
+def _unchanged(asked: Asked, start: runs.RunStart) -> workflows.Workflow:
+    named = str(start.options.get("workflow_file") or "")
+    path, anew = asked.place.workspace / named, asked.place.command("resume", start.run_id, "--force-restart")
+    before = str(start.frozen.get("workflow_checksum"))
+    now, fault = "", None
+    try:
+        workflow = workflows.read(path, asked.place)
+        workflow = workflow.only(start.labels[running.ONLY]) if running.ONLY in start.labels else workflow
+        if workflow.checksum == before:
+            return workflow
+        now = workflow.checksum
+    except errors.InputRefused as error:
+        fault = error
+        with contextlib.suppress(errors.InputRefused):
+            now = workflows.checksum(workflows.source(path, named))
+    is_now = now or "not there"
+    message = f"{named} has changed since the run began: it was {before} and is {is_now}; begin anew with: {anew}"
+    detail = {"workflow_file": named, "expected": before, "found": now or None}
+    raise errors.RequestInvalid(message, code="workflow_changed", detail=detail) from fault
+
+
+async def _repair(connected: clients.WorkflowClient, run_id: str) -> None:
+    done = await connected.repair(run_id)
+    if not done["changed"]:
+        return
+    for file in done["files"]:
+        aside = f", what was there is in {file['aside']}" if file["aside"] else ""
+        terminal.warn(f"repaired {file['file']}: kept {file['kept']} lines, lost {file['lost']}{aside}")
+
+
+def _tell_state(asked: Asked, run_id: str) -> None:
+    path = asked.place.run_root(run_id) / telling.STATE
+    try:
+        whole = isinstance(json.loads(path.read_bytes()), dict)
+    except (OSError, ValueError, RecursionError):
+        whole = False
+    if not whole:
+        terminal.warn(f"{asked.place.shown_path(path)} is missing or damaged; it is made anew from the run's journal")
+
+
+# -- anew
+
+
+def _anew(asked: Asked, run_id: str) -> int:
+    former = _former(asked.place.run_root(run_id), run_id)
+    workflow = workflows.read(asked.place.workspace / former.workflow_file, asked.place)
+    if running.ONLY in former.labels:
+        workflow = workflow.only(former.labels[running.ONLY])
+    again = dataclasses.replace(asked, options={**former.options, **asked.options})
+    labels = {**former.labels, running.INSTEAD: run_id}
+
+    async def work(connected: clients.WorkflowClient) -> int:
+        request = running.request_of(again, workflow, former.context, labels)
+        await connected.examine(request, workflow.edition())
+        await _give_up(connected, run_id)
+        fresh = await connected.begin(request, workflow.edition())
+        links.point(asked.place, fresh)
+        terminal.warn(f"run {run_id} stays as it is; run {fresh} begins anew")
+        return await running.follow(again, workflow, connected, fresh)
+
+    return running.execute(again, work)
+
+
+def _former(root: Path, run_id: str) -> _Former:
+    if "/" in run_id or not root.is_dir():
+        raise errors.NotFound(f"there is no run {run_id!r:.80}", code="run_not_found")
+    for name in ("start.json", telling.STATE):
+        with contextlib.suppress(OSError, ValueError, TypeError, RecursionError, KeyError, AttributeError):
+            told = json.loads((root / name).read_bytes())
+            return _of_start(told) if name == "start.json" else _of_state(told)
+    message = f"nothing of run {run_id} can be read; run its workflow anew with: orchestrate run"
+    raise errors.JournalCorrupt(message, detail={"run_id": run_id})
+
+
+def _of_start(told: Mapping[str, Any]) -> _Former:
+    from app.engine import runs
+
+    start = runs.RunStart.from_json(told)
+    # What the workflow says itself is taken from it as it stands now.
+    own = start.recipe.get("context", {})
+    context = {name: value for name, value in start.args.items() if name not in own or own[name] != value}
+    options = {name: value for name, value in start.options.items() if name != "workflow_file"}
+    return _Former(
+        workflow_file=str(start.options["workflow_file"]), context=context, options=options, labels=start.labels
+    )
+
+
+def _of_state(told: Mapping[str, Any]) -> _Former:
+    return _Former(workflow_file=str(told["workflow_file"]), context=dict(told["context"]), options={}, labels={})
+
+
+async def _give_up(connected: clients.WorkflowClient, run_id: str) -> None:
+    # What is damaged cannot be ended, and goes on no more.
+    with contextlib.suppress(errors.WrongState, errors.JournalCorrupt, errors.NotFound):
+        await connected.cancel(run_id)

@@ -1,0 +1,172 @@
+"""
+A workflow from its file to the rest of its run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app import errors
+from app.cli import nesting, terminal
+from app.cli.orchestrate import endings, links, processed, telling
+from app.cli.orchestrate.places import Place
+from app.cli.orchestrate.telling import Output
+
+if TYPE_CHECKING:
+    from app.cli.orchestrate import clients
+    from app.cli.orchestrate.workflows import Workflow
+    from app.control import requests
+
+ONLY = "only_step"
+"""Label of runs that take a single step of their workflow."""
+INSTEAD = "instead_of"
+"""Label of runs that were begun anew in place of another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """
+    How a run is to be gone about.
+    """
+
+    place: Place
+    """Where it works and is kept."""
+    output: Output
+    """What is told of it."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the run, those that were given."""
+    backup: bool = False
+    """Whether the state is backed up before each step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """
+    What becomes of the folder of finished task files.
+    """
+
+    clean: bool = False
+    """Whether it is emptied before the run."""
+    archive: str | None = None
+    """
+    Path of an archive that is made when the run has completed; empty: in the folder of the run; None: none is made.
+    """
+
+    def plan(self, workflow: Workflow, place: Place) -> tuple[processed.Processed | None, Path | None]:
+        """
+        Return the folder and the path of the archive, as far as they are concerned.
+
+        Raises:
+            errors.RequestInvalid: one of them is not safe.
+        """
+        if not self.clean and self.archive is None:
+            return None, None
+        folder = processed.of(workflow, place)
+        if not self.archive:
+            return folder, None
+        target = processed.target(self.archive, place)
+        folder.refuse_inside(target)
+        return folder, target
+
+
+def run(
+    asked: Asked,
+    workflow: Workflow,
+    context: Mapping[str, Any],
+    queue: Queue,
+    labels: Mapping[str, str] | None = None,
+) -> int:
+    """
+    Start a run, tell it as it happens, and return the exit code that says how it stands in the end.
+
+    Raises:
+        errors.ControlRoomError: it cannot be started; then nothing was made or removed.
+    """
+    folder, target = queue.plan(workflow, asked.place)
+    request = request_of(asked, workflow, context, labels or {})
+
+    async def work(connected: clients.WorkflowClient) -> int:
+        if folder is not None and queue.clean:
+            await connected.examine(request, workflow.edition())
+            folder.clean()
+        run_id = await connected.begin(request, workflow.edition())
+        links.point(asked.place, run_id)
+        code = await follow(asked, workflow, connected, run_id)
+        if code == endings.ExitCode.COMPLETED and folder is not None and queue.archive is not None:
+            _archive(asked, folder, target or asked.place.run_root(run_id) / processed.ARCHIVE)
+        return code
+
+    return execute(asked, work)
+
+
+def execute(asked: Asked, work: Callable[[clients.WorkflowClient], Awaitable[int]]) -> int:
+    """
+    Do some work in which a run is executed.
+    """
+    from app import bootstrap
+    from app.cli.orchestrate import backups
+
+    if not asked.backup:
+        return asked.place.ask(work)
+    kept = backups.Backups()
+
+    async def backed_up(connected: clients.WorkflowClient) -> int:
+        kept.show = connected.show
+        return await work(connected)
+
+    return asked.place.ask(backed_up, world=kept.world(bootstrap.real_world(os.environ)))
+
+
+async def follow(
+    asked: Asked, workflow: Workflow, connected: clients.WorkflowClient, run_id: str, *, after: int | None = None
+) -> endings.ExitCode:
+    """
+    Tell a run that executes here until it rests.
+
+    Args:
+        after: Number of the last event that was told by another process; None: the run is new.
+    """
+    told = telling.Telling(asked.place, workflow, run_id, asked.output)
+    try:
+        return told.tell_rest(await told.follow(connected, after))
+    except terminal.PipeClosed:
+        left = await connected.stop(run_id)
+        with contextlib.suppress(terminal.PipeClosed):
+            told.tell_way_on(left)
+        raise
+
+
+def request_of(
+    asked: Asked, workflow: Workflow, context: Mapping[str, Any], labels: Mapping[str, str]
+) -> requests.StartRequest:
+    """
+    Return what is asked of a new run.
+    """
+    from app.control import requests
+
+    return requests.StartRequest(
+        recipe_id=workflow.recipe.recipe_id,
+        args=context,
+        options={**asked.options, "workflow_file": workflow.shown},
+        working_dir=str(asked.place.workspace),
+        labels=labels,
+        parent_run_id=nesting.parent_run_id(),
+        runs_above=nesting.runs_above(),
+    )
+
+
+def _archive(asked: Asked, folder: processed.Processed, target: Path) -> None:
+    # The run may have put links where there were none.
+    folder.refuse_inside(target.resolve())
+    try:
+        folder.archive(target)
+    except OSError as error:
+        message = f"{asked.place.shown_path(folder.folder)} was not archived: {error}"
+        raise errors.ControlRoomError(message, code="not_archived") from error
+    if asked.output.tells_steps:
+        terminal.say(f"archived {asked.place.shown_path(folder.folder)}: {asked.place.shown_path(target)}")

@@ -1,0 +1,92 @@
+"""
+What would run, and what is wrong with it, without anything being started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from app import errors
+from app.cli import endings as common
+from app.cli import formats, terminal
+from app.cli.orchestrate import endings, workflows
+from app.cli.orchestrate.places import Place
+from app.cli.orchestrate.workflows import Workflow
+
+
+def plan(workflow: Workflow, context: Mapping[str, Any], *, as_json: bool) -> int:
+    """
+    Print the steps of a workflow as a run would take them.
+    """
+    document = workflow.recipe.document
+    if as_json:
+        told = {
+            "valid": True, "workflow_file": workflow.shown, "workflow_checksum": workflow.checksum,
+            "context": {**document.get("context", {}), **context}, "steps": document["steps"],
+        }  # fmt: skip
+        terminal.say_json(told)
+        return endings.ExitCode.COMPLETED
+    terminal.say(f"{workflow.shown} is valid; nothing is started")
+    for line in _lines(document["steps"], ""):
+        terminal.say(line)
+    return endings.ExitCode.COMPLETED
+
+
+def validate(place: Place, paths: Sequence[Path], *, as_json: bool) -> int:
+    """
+    Check workflows, and tell everything that is wrong with them.
+    """
+    told = [_examined(place, path) for path in paths]
+    if as_json:
+        terminal.say_json(told)
+    else:
+        for one in told:
+            terminal.say(f"{one['workflow_file']}: {'valid' if one['valid'] else 'not valid'}")
+            for flaw in one["flaws"]:
+                terminal.say(f"  {formats.flaw(flaw)}")
+    return endings.ExitCode.COMPLETED if all(one["valid"] for one in told) else endings.ExitCode.INVALID
+
+
+def refuse(error: errors.ControlRoomError, *, as_json: bool) -> int:
+    """
+    Tell for machines, if they ask, why nothing was started; return the exit code that says it.
+
+    Raises:
+        errors.ControlRoomError: it is for people, who are told elsewhere.
+    """
+    if not as_json:
+        raise error
+    flaws = workflows.flaws(error) if isinstance(error, errors.InputRefused) else []
+    told = {"error": {"code": error.code, "message": error.message, "flaws": flaws}}
+    terminal.say_json({"status": "refused", **told, "exit_code": int(endings.of_error(error))})
+    terminal.warn("\n".join(f"orchestrate: {line}" for line in common.sentences(error)))
+    return endings.of_error(error)
+
+
+def _examined(place: Place, path: Path) -> dict[str, Any]:
+    try:
+        workflows.read(path, place)
+    except errors.InputRefused as error:
+        return {"workflow_file": str(path), "valid": False, "flaws": workflows.flaws(error)}
+    return {"workflow_file": str(path), "valid": True, "flaws": []}
+
+
+def _lines(steps: Sequence[Mapping[str, Any]], indent: str) -> Iterator[str]:
+    for number, step in enumerate(steps, 1):
+        yield f"{indent}[{number}/{len(steps)}] {step['name']}: {formats.cell(_what(step))}"
+        if "for_each" in step:
+            yield from _lines(step["for_each"]["steps"], f"{indent}  ")
+
+
+def _what(step: Mapping[str, Any]) -> str:
+    condition = "if " + ", ".join(step["when"]) + ": " if "when" in step else ""
+    if "for_each" in step:
+        loop = step["for_each"]
+        return f"{condition}for each of {loop.get('items_from') or len(loop['items'])}"
+    if "wait_for" in step:
+        return f"{condition}wait for {step['wait_for']['glob']}"
+    if "provider" in step:
+        return f"{condition}ask {step['provider']}"
+    return f"{condition}{' '.join(step['command'])}"

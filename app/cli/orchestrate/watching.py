@@ -1,0 +1,84 @@
+"""
+Watching a workflow's file, and running it whenever it has changed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from app import clock, errors
+from app.cli import endings as common
+from app.cli import terminal
+from app.cli.orchestrate import endings
+
+POLL_SECONDS = 0.5
+"""Time between two looks."""
+
+Run = Callable[[], int]
+"""Runs the workflow as it stands now; returns the exit code."""
+
+
+class Watcher:
+    """
+    Run a workflow, and again each time that its file has changed since the last run began.
+    """
+
+    def __init__(self, path: Path, shown: str, run: Run, time: clock.Clock) -> None:
+        self._path, self._shown, self._run, self._clock = path, shown, run, time
+
+    def watch(self) -> int:
+        """
+        Go on until Ctrl-C: 0 if nothing was under way, else what the run that was cut off says.
+        """
+        import asyncio
+
+        while True:
+            began_with = _content(self._path)
+            if self._run_once(began_with) == endings.ExitCode.INTERRUPTED:
+                return endings.ExitCode.INTERRUPTED
+            terminal.warn(f"watching {self._shown}; Ctrl-C ends it")
+            try:
+                asyncio.run(self.changed(began_with))
+            except KeyboardInterrupt:
+                return endings.ExitCode.COMPLETED
+
+    async def changed(self, since: bytes | None) -> None:
+        """
+        Wait until the file is there and holds something else.
+        """
+        looked_at = None
+        while True:
+            mark = _mark(self._path)
+            if mark is not None and mark != looked_at:
+                content = _content(self._path)
+                if content is not None and content != since:
+                    return
+            looked_at = mark
+            await self._clock.sleep(POLL_SECONDS)
+
+    def _run_once(self, content: bytes | None) -> int:
+        if content is None:
+            terminal.warn(f"orchestrate: {self._shown} cannot be read")
+            return endings.ExitCode.INVALID
+        try:
+            return self._run()
+        except (errors.ControlRoomError, errors.Fault) as error:
+            terminal.warn("\n".join(["orchestrate: " + line for line in common.sentences(error)]))
+            return endings.of_error(error)
+
+
+def _mark(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None

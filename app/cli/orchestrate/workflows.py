@@ -1,0 +1,153 @@
+"""
+Workflows as the command line is given them: files by their paths.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app import errors
+from app.cli import formats
+
+if TYPE_CHECKING:
+    from app.cli.orchestrate.places import Place
+    from app.control import editions
+    from app.engine import library, plain
+
+DIALECT = "orchestrate"
+"""Language of the files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workflow:
+    """
+    A workflow that can be run.
+    """
+
+    path: Path
+    """Its file, absolute."""
+    shown: str
+    """The same from the workspace, where it lies there."""
+    text: str
+    """What the file holds."""
+    recipe: library.Recipe
+    """What it means."""
+
+    @property
+    def checksum(self) -> str:
+        """
+        Return the hash that tells a changed workflow.
+        """
+        return checksum(self.text)
+
+    @property
+    def processed_dir(self) -> str:
+        """
+        Return the folder of finished task files, from the workspace.
+        """
+        return str(self.recipe.document["processed_dir"])
+
+    def edition(self) -> editions.Edition:
+        """
+        Return what its runs have in common.
+        """
+        from app.control import editions
+        from app.engine import library
+
+        return editions.Edition(self.recipe, library.Library(), _dialect())
+
+    def mask(self) -> plain.Masker:
+        """
+        Return what hides the secrets that it names.
+        """
+        import os
+
+        from app.engine import plain, ports
+
+        dialect = _dialect()
+        assert isinstance(dialect, ports.SecretiveDialect)
+        secrets = dialect.secrets(self.recipe.document)
+        return plain.Masker({os.environ.get(name, "") for name in secrets.names} | secrets.texts)
+
+    def only(self, step: str) -> Workflow:
+        """
+        Return a workflow of one of its steps, which leads nowhere.
+
+        Raises:
+            errors.RequestInvalid: `unknown_step`.
+        """
+        document = dict(self.recipe.document)
+        named = {one["name"]: one for one in document["steps"]}
+        if step not in named:
+            hint = formats.nearest(step, list(named))
+            raise errors.RequestInvalid(f"{self.shown} has no step {step!r:.80}{hint}", code="unknown_step")
+        alone = {name: value for name, value in named[step].items() if name != "on"}
+        text = json.dumps({**document, "steps": [alone]}, ensure_ascii=False, indent=1)
+        return dataclasses.replace(self, text=text, recipe=_parse(text, self.path, f"{self.shown}: {step} alone"))
+
+
+def read(path: Path, place: Place) -> Workflow:
+    """
+    Read a workflow's file.
+
+    Raises:
+        errors.RecipeInvalid: with every flaw, each with path and line.
+    """
+    named = place.workspace / path
+    shown = place.shown_path(named.resolve())
+    text = source(named, shown)
+    return Workflow(path=named, shown=shown, text=text, recipe=_parse(text, named, shown))
+
+
+def source(path: Path, shown: str) -> str:
+    """
+    Return the text of a file.
+
+    Raises:
+        errors.RecipeInvalid: it cannot be read.
+    """
+    from app.control import recipe_texts
+
+    try:
+        return recipe_texts.source(path)
+    except errors.RecipeInvalid as error:
+        message = f"{shown} {error.message.removeprefix('the file ')}"
+        raise errors.RecipeInvalid(message, code=error.flaws[0].code) from error
+    except ValueError as error:
+        raise errors.RecipeInvalid(f"{shown!r:.200} is no path: {error}") from error
+
+
+def checksum(text: str) -> str:
+    """
+    Return the hash of a workflow's text, as runs keep it.
+    """
+    from app.engine import plain
+
+    return plain.labelled_sha256(text.encode())
+
+
+def flaws(error: errors.InputRefused) -> list[dict[str, Any]]:
+    """
+    Return what is wrong with a workflow, as JSON.
+    """
+    return [flaw.to_json() for flaw in error.flaws or [errors.Flaw(path="$", code=error.code, message=error.message)]]
+
+
+def _parse(text: str, path: Path, shown: str) -> library.Recipe:
+    try:
+        recipe: library.Recipe = _dialect().parse(text, path.stem)
+        return recipe
+    except errors.RecipeInvalid as error:
+        raise errors.RecipeInvalid(f"{shown} is not valid", code=error.code, flaws=error.flaws) from error
+    except RecursionError as error:
+        raise errors.RecipeInvalid(f"{shown} is nested too deeply", code="too_deep") from error
+
+
+def _dialect() -> Any:
+    from app.dialects import registry
+
+    return registry.DIALECTS[DIALECT]
