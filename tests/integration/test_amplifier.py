@@ -1,0 +1,297 @@
+"""
+Amplifier recipes as users have them: bundled and own ones over HTTP, real commands, runs in runs, approvals.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration import served
+from tests.integration.project import Project
+from tests.unit.dialects.amplifier import workshop
+from tests.unit.dialects.amplifier.workshop import later, recipe, staged, step
+
+OWN = ".control-room/recipes/amplifier"
+EXAMPLES = {path.stem for path in (workshop.ROOT / "recipes" / "amplifier").glob("*.yaml")}
+
+
+def _asks(id: str = "a", **more: Any) -> dict[str, Any]:
+    return step(id, **{"agent": "writer", **more})
+
+
+def _write(project: Project, document: dict[str, Any]) -> Path:
+    return project.write(f"{OWN}/{document['name']}.yaml", json.dumps(document))
+
+
+async def _run(service: served.Served, document: dict[str, Any], **args: Any) -> dict[str, Any]:
+    _write(service.project, document)
+    return await service.run(document["name"], args=args)
+
+
+def _lines(shown: dict[str, Any]) -> dict[str, str]:
+    return {line["key"]: line["status"] for line in shown["steps"]}
+
+
+async def _slot(service: served.Served, shown: dict[str, Any], name: str) -> Any:
+    return (await service.http.get(f"/api/runs/{shown['run_id']}/cache/{name}")).json()["text"]
+
+
+async def _resume(service: served.Served, shown: dict[str, Any], **body: Any) -> Any:
+    answer = await service.http.post(f"/api/runs/{shown['run_id']}/resume", json=body)
+    if answer.status_code != 200:
+        return answer
+    return await service.until(shown["run_id"], "done", "failed")
+
+
+async def test_the_examples_are_listed(service: served.Served) -> None:
+    """The bundled recipes can be started in any project, with their arguments and their graphs."""
+    listed = {entry["recipe_id"]: entry for entry in (await service.http.get("/api/recipes")).json()}
+    shown = (await service.http.get("/api/recipes/comprehensive-code-review")).json()
+
+    assert set(listed) >= EXAMPLES
+    assert all(listed[name]["valid"] and listed[name]["dialect"] == "amplifier" for name in EXAMPLES), listed
+    assert shown["args_schema"]["required"] == ["file_path"]
+    assert next(node["id"] for node in shown["graph"]["nodes"]) == "security-scan"
+
+
+async def test_a_run_over_http(service: served.Served) -> None:
+    """Steps, slots and progress of a run are shown; a condition's skipped step is a line."""
+    service.project.say("look", text='{"severity": "high"}')
+    document = recipe(
+        _asks("look", prompt="Look at {{file}}.", output="seen"),
+        _asks("fix", condition="{{seen.severity}} == 'critical'"),
+        _asks("tell", prompt="Tell of {{seen.severity}}.", output="told"),
+        name="own",
+        context={"file": ""},
+    )
+    _write(service.project, document)
+    refused = await service.http.post("/api/runs", json={"recipe_id": "own"})
+    shown = await service.run("own", args={"file": "a.py"})
+    session = json.loads((service.project.data / "runs" / shown["run_id"] / "session.json").read_text())
+
+    assert (refused.status_code, refused.json()["code"]) == (400, "args_invalid")
+    assert (shown["status"], shown["current_step_index"], shown["total_steps"]) == ("done", 3, 3)
+    assert _lines(shown) == {"look": "done", "fix": "skipped", "tell": "done"}
+    assert json.loads(await _slot(service, shown, "seen")) == {"severity": "high"}
+    assert [one["id"] for one in session["skipped_steps"]] == ["fix"]
+
+
+async def test_faults_have_lines(service: served.Served) -> None:
+    """A broken recipe is listed with path and line of each fault, and cannot be started."""
+    service.project.write(
+        f"{OWN}/broken.yaml",
+        "name: broken\ndescription: d\nversion: 1.0.0\nsteps:\n- id: a\n  agent: nobody\n  promt: x\n",
+    )
+    entry = next(one for one in (await service.http.get("/api/recipes")).json() if one["recipe_id"] == "broken")
+    started = await service.http.post("/api/runs", json={"recipe_id": "broken"})
+
+    assert ("$.steps[0].promt", 7) in {(flaw["path"], flaw["line"]) for flaw in entry["flaws"]}
+    assert (started.status_code, started.json()["code"]) == (400, "recipe_invalid")
+
+
+async def test_an_agent_that_is_not_there(service: served.Served) -> None:
+    """A recipe that asks an unknown agent is refused before anything is done."""
+    _write(service.project, recipe(step(agent="nobody"), name="own"))
+    started = await service.http.post("/api/runs", json={"recipe_id": "own"})
+
+    assert started.status_code == 400
+    assert [flaw["code"] for flaw in started.json()["flaws"]] == ["unknown_agent"]
+
+
+@pytest.mark.parametrize(
+    "value", ["$(touch pwned)", "`touch pwned`", '"; touch pwned; "', "'; touch pwned; '", "a  b\nc"]
+)
+async def test_values_are_never_executed(service: served.Served, value: str) -> None:
+    """Whatever a variable holds reaches a real shell as one word."""
+    document = later(
+        {"id": "a", "type": "bash", "command": 'printf "%s|" "{{x}}" "{{x}}"', "output": "said", "parse_json": False},
+        name="own",
+        context={"x": ""},
+    )
+    shown = await _run(service, document, x=value)
+
+    assert shown["status"] == "done", shown["error"]
+    assert await _slot(service, shown, "said") == f"{value}|{value}|"
+    assert not list(service.project.root.rglob("pwned"))
+
+
+async def test_commands(service: served.Served) -> None:
+    """Real commands: their folder, environment, exit code, data and failure."""
+    shown = await _run(
+        service,
+        later(
+            {
+                "id": "where",
+                "type": "bash",
+                "command": "basename $PWD; echo $WHO",
+                "cwd": "{{place}}",
+                "env": {"WHO": "me"},
+            }
+            | {"output": "where"},
+            {"id": "data", "type": "bash", "command": """echo '{"n": [1, 2]}'""", "output": "data"},
+            {"id": "code", "type": "bash", "command": "exit 3", "output_exit_code": "code"},
+            _asks("tell", condition="{{code}} == 3 and {{data.n.1}} > 1", prompt="{{where}}"),
+            {"id": "bad", "type": "bash", "command": "exit 4"},
+            name="own",
+            context={"place": "Story/Scenes"},
+        ),
+    )
+
+    assert await _slot(service, shown, "where") == "Scenes\nme"
+    assert _lines(shown) == {"where": "done", "data": "done", "code": "done", "tell": "done", "bad": "failed"}
+    assert (shown["status"], shown["error"]["code"]) == ("failed", "exit_code")
+
+
+async def test_recipes_in_recipes(service: served.Served) -> None:
+    """A recipe runs another one, gives it what it may know, and gets its result."""
+    child = later(
+        _asks("work", prompt="Work on {{target}}.", output="report"),
+        name="child",
+        context={"target": ""},
+        final_output="report",
+    )
+    _write(service.project, child)
+    service.project.say("work", text='{"grade": "good"}')
+    shown = await _run(
+        service,
+        later(
+            {"id": "sub", "type": "recipe", "recipe": "child", "context": {"target": "{{x}}"}, "output": "made"},
+            _asks("after", prompt="It is {{made.grade}}.", output="end"),
+            name="parent",
+            context={"x": "y", "secret": "s"},
+        ),
+    )
+    runs = (await service.http.get("/api/runs")).json()
+    (below,) = (run for run in runs if run["recipe_id"] == "child")
+
+    assert shown["status"] == "done", shown["error"]
+    assert json.loads(await _slot(service, shown, "made")) == {"grade": "good"}
+    assert below["parent_run_id"] == shown["run_id"]
+
+
+async def test_recursion_is_bounded(service: served.Served) -> None:
+    """A recipe that runs itself comes to an end."""
+    itself = {"id": "again", "type": "recipe", "recipe": "endless"}
+    shown = await _run(service, later(itself, name="endless", recursion={"max_depth": 2}))
+    depths = [run["recipe_id"] for run in (await service.http.get("/api/runs")).json()]
+
+    assert shown["status"] == "failed"
+    assert depths == ["endless"] * 3
+
+
+async def test_twenty_iterations_four_at_a_time(service: served.Served) -> None:
+    """On the real pool never more than four agents work at once, and results keep the order of the items."""
+    for number in range(20):
+        service.project.say(f"each[{number}]", text=f"reply {number}", delay_seconds=0.02 * (1 + number % 3))
+    looped = _asks("each", foreach="{{items}}", parallel=4, collect="all", prompt="Take {{item}}.")
+    shown = await _run(service, later(looped, name="own", context={"items": list(range(20))}))
+    spans = [(line["started_at"], line["completed_at"]) for line in shown["steps"]]
+    most = max(sum(begun <= moment < ended for begun, ended in spans) for moment, _ in spans)
+
+    assert shown["status"] == "done", shown["error"]
+    assert json.loads(await _slot(service, shown, "all")) == [f"reply {number}" for number in range(20)]
+    assert len(spans) == 20
+    assert 2 <= most <= 4
+
+
+async def test_a_parallel_loop_fails_fast(service: served.Served) -> None:
+    """The first failure cancels agents that would never answer; sent on, only what is missing is asked."""
+    for number in range(20):
+        service.project.say(f"each[{number}]", text=f"reply {number}")
+    service.project.say("each[5]", error={"code": "agent_error", "message": "no"}, delay_seconds=0.2)
+    for number in (6, 7):
+        service.project.say(f"each[{number}]", hang=True)
+    looped = _asks("each", foreach="{{items}}", parallel=4, collect="all", prompt="Take {{item}}.")
+    failed = await _run(service, later(looped, name="own", context={"items": list(range(20))}))
+    done = {key for key, status in _lines(failed).items() if status == "done"}
+    for number in (5, 6, 7):
+        service.project.say(f"each[{number}]", text=f"reply {number}")
+    shown = await _resume(service, failed)
+
+    assert (failed["status"], failed["error"]["key"]) == ("failed", "each[5]")
+    assert {"each[6]", "each[7]"}.isdisjoint(done)
+    assert shown["status"] == "done", shown["error"]
+    assert json.loads(await _slot(service, shown, "all")) == [f"reply {number}" for number in range(20)]
+    living = [line["key"] for line in shown["steps"] if line["status"] == "done"]
+    assert len(living) == len(set(living)) == 20
+
+
+def _asking() -> dict[str, Any]:
+    approval = {"required": True, "prompt": "Shall {{plan}} be done?", "timeout": 600, "default": "deny"}
+    return staged(
+        {"name": "look", "steps": [_asks("plan", output="plan")], "approval": approval},
+        {"name": "act", "steps": [_asks("act", prompt="Do {{plan}}: {{approval.message}}", output="done")]},
+        name="own",
+    )
+
+
+async def _asked(service: served.Served) -> tuple[str, dict[str, Any]]:
+    _write(service.project, _asking())
+    run_id = await service.start("own")
+    await service.until(run_id, "waiting")
+    (gate,) = (await service.http.get("/api/gates")).json()
+    return run_id, gate
+
+
+async def test_an_approval(service: served.Served) -> None:
+    """A run waits for a person, and later steps are told what that person said."""
+    service.project.say("plan", text="the bridge")
+    run_id, gate = await _asked(service)
+    body = {"decision": "approve", "message": "be quick", "shown_sha256": gate["shown_sha256"]}
+    answered = await service.http.post(f"/api/gates/{gate['gate_id']}", json=body)
+    shown = await service.until(run_id, "done", "failed")
+    prompt = next((service.project.data / "runs" / run_id / "logs").glob("act.1.prompt.md")).read_text()
+
+    assert gate["prompt"] == "Shall the bridge be done?"
+    assert answered.status_code == 200, answered.text
+    assert list(_lines(shown)) == ["plan", "approval:look", "act"]
+    assert "Do the bridge: be quick" in prompt
+
+
+async def test_a_denial_is_final(service: served.Served) -> None:
+    """However a denied run is sent on, the steps behind the gate are never taken."""
+    run_id, gate = await _asked(service)
+    await service.http.post(f"/api/gates/{gate['gate_id']}", json={"decision": "deny", "message": "too early"})
+    shown = await service.until(run_id, "done", "failed")
+    again = await _resume(service, shown)
+    behind = [await _resume(service, shown, **{"from": key}) for key in ("approval:look", "plan")]
+
+    assert (shown["status"], shown["error"]["code"]) == ("failed", "approval_denied")
+    assert "too early" in shown["error"]["message"]
+    assert again["status"] == "failed"
+    assert [(answer.status_code, answer.json()["code"]) for answer in behind] == [(409, "gate_denied")] * 2
+    assert "act" not in _lines(again)
+
+
+async def test_a_missing_variable_can_be_given(service: served.Served) -> None:
+    """A run that failed over a variable goes on from there once it is given."""
+    document = recipe(
+        _asks("look", output="seen"),
+        _asks("fix", condition="{{seen}} == 'bad'", output="fixes"),
+        _asks("tell", prompt="Fixes: {{fixes}}"),
+        name="own",
+    )
+    failed = await _run(service, document)
+    shown = await _resume(service, failed, args={"fixes": "none"})
+    keys = [line["key"] for line, _ in itertools.groupby(shown["steps"])]
+
+    assert (failed["error"]["code"], failed["error"]["key"]) == ("undefined_variable", "tell")
+    assert shown["status"] == "done", shown["error"]
+    assert keys.count("look") == 1
+
+
+async def test_one_run_at_a_time(service: served.Served) -> None:
+    """With `exclusive` a second run of a recipe is refused while one is unfinished."""
+    service.project.say("look", hang=True)
+    _write(service.project, recipe(_asks("look"), name="own"))
+    run_id = await service.start("own", exclusive=True)
+    second = await service.http.post("/api/runs", json={"recipe_id": "own", "exclusive": True})
+    await service.http.post(f"/api/runs/{run_id}/cancel")
+    await service.until(run_id, "cancelled")
+
+    assert second.status_code == 409
