@@ -35,6 +35,7 @@ def main() -> None:
     chosen, rest = parser.parse_known_args()
     if chosen.long:
         os.environ.setdefault("HYPOTHESIS_PROFILE", "searching")
+        os.environ.setdefault("COLD_PROGRAMS", "1")
     else:
         rest = ["-m", "not slow and not programs", *rest]
     python = environment.prepare(environment.DEV, environment.MODEL)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -19,7 +18,7 @@ from typing import Any, cast
 from app import bootstrap, errors, main, settings
 from app.dialects import registry
 from app.engine import library, operations, plain, ports, runs
-from tests.acceptance import programs
+from tests.acceptance import processes, programs
 
 NAME = "commanding"
 
@@ -100,15 +99,8 @@ def service(project: programs.Project, **given: str) -> Iterator[programs.Servic
     """
     Serve a project on a free port for the length of the block.
     """
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.acceptance.commanding", str(project.path)],
-        env=programs.environment(project, **given),
-        cwd=programs.ROOT,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    module, environ = "tests.acceptance.commanding", programs.environment(project, **given)
+    process = processes.start(module, str(project.path), environ=environ, folder=programs.ROOT)
     served = programs.Service(process)
     assert process.stdout is not None
     assert process.stderr is not None

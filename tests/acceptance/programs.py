@@ -9,8 +9,6 @@ import io
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +19,7 @@ from unittest import mock
 import httpx
 
 from app.cli import root
+from tests.acceptance import processes
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 60.0
@@ -152,21 +151,20 @@ def control_room(*arguments: str | Path, project: Project | None = None, code: i
     return _checked(ended, arguments, code)
 
 
-def program(*arguments: str | Path, project: Project | None = None, code: int | None = 0, **given: str) -> Ended:
+def program(
+    *arguments: str | Path,
+    project: Project | None = None,
+    code: int | None = 0,
+    module: str = "app",
+    cold: bool = False,
+    **given: str,
+) -> Ended:
     """
-    Run a command as a process of its own.
+    Run a command as a process of its own, from its first instruction if it is to be cold.
     """
-    done = subprocess.run(
-        [sys.executable, "-m", "app", *map(str, arguments)],
-        env=environment(project, **given),
-        cwd=project.path if project else ROOT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    return _checked(Ended(done.returncode, done.stdout, done.stderr), arguments, code)
+    folder, words = project.path if project else ROOT, map(str, arguments)
+    done = processes.run(module, *words, environ=environment(project, **given), folder=folder, cold=cold)
+    return _checked(Ended(*done), arguments, code)
 
 
 def asked(*arguments: str | Path, project: Project | None = None, code: int | None = 0, **given: str) -> Any:
@@ -182,7 +180,7 @@ class Service:
     A service as a process.
     """
 
-    process: subprocess.Popen[str]
+    process: processes.Started
     said: list[str] = field(default_factory=list)
     logged: list[str] = field(default_factory=list)
     url: str = ""
@@ -258,19 +256,14 @@ class Service:
 
 
 @contextlib.contextmanager
-def service(project: Project, *options: str, ready: bool = True, **given: str) -> Iterator[Service]:
+def service(
+    project: Project, *options: str, ready: bool = True, module: str = "app", cold: bool = False, **given: str
+) -> Iterator[Service]:
     """
-    Serve a project on a free port for the length of the block.
+    Serve a project on a free port for the length of the block, from the first instruction if it is to be cold.
     """
-    process = subprocess.Popen(
-        [sys.executable, "-m", "app", "serve", "--port", "0", *options],
-        env=environment(project, **given),
-        cwd=project.path,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    words = ("serve", "--port", "0", *options)
+    process = processes.start(module, *words, environ=environment(project, **given), folder=project.path, cold=cold)
     served = Service(process, token=given.get("CONTROL_ROOM_API_TOKEN"))
     listening = threading.Event()
     readers = [

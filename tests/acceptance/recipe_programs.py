@@ -6,17 +6,17 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.acceptance import programs
+from tests.acceptance import processes, programs
 from tests.unit.dialects.agent_recipes import workshop
 
-COMMAND = (sys.executable, "-m", "app.cli.agent_recipes")
+MODULE = "app.cli.agent_recipes"
+COMMAND = (sys.executable, "-m", MODULE)
 
 
 @dataclass(frozen=True)
@@ -98,21 +98,14 @@ def environment(project: Project, **given: str) -> dict[str, str]:
 
 
 def agent_recipes(
-    *arguments: str | Path, project: Project, code: int = 0, cwd: Path | None = None, **given: str
+    *arguments: str | Path, project: Project, code: int = 0, cwd: Path | None = None, cold: bool = False, **given: str
 ) -> programs.Ended:
     """
     Run the program in a process of its own and see how it ends.
     """
-    done = subprocess.run(
-        [*COMMAND, *map(str, arguments)],
-        env=environment(project, **given),
-        cwd=cwd or project.path,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=100,
-        check=False,
-    )
-    ended = programs.Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
+    words, folder = map(str, arguments), cwd or project.path
+    done = processes.run(MODULE, *words, environ=environment(project, **given), folder=folder, cold=cold)
+    ended = programs.Ended(*done)
     told = f"{arguments} ended with {ended.returncode}\n{ended.stdout}\n{ended.stderr}"
     assert ended.returncode == code, told
     assert "Traceback" not in ended.stderr, told
@@ -120,19 +113,11 @@ def agent_recipes(
 
 
 @contextlib.contextmanager
-def going(*arguments: str, project: Project, **given: str) -> Iterator[subprocess.Popen[str]]:
+def going(*arguments: str, project: Project, **given: str) -> Iterator[processes.Started]:
     """
     Run the program for the length of the block.
     """
-    process = subprocess.Popen(
-        [*COMMAND, *arguments],
-        env=environment(project, **given),
-        cwd=project.path,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = processes.start(MODULE, *arguments, environ=environment(project, **given), folder=project.path)
     try:
         yield process
     finally:

@@ -126,7 +126,7 @@ def test_replies_and_reason_are_printed(project: Project):
     Stdout has every reply of the agent and at its end the reason; stderr, apart from a cost that is known, nothing.
     """
     project.script(LOOP)
-    told = agent_recipes("small", *SAID, project=project)
+    told = agent_recipes("small", *SAID, project=project, cold=True)
     project.script(workshop.STRAIGHT)
     free = agent_recipes("small", *SAID, project=project)
 

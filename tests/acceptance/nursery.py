@@ -1,0 +1,98 @@
+"""
+The nursery: a process that has loaded the program and executes it, for each request, in a fork of itself.
+
+What a fork does begins where `python -m MODULE` has found its module; loading the libraries anew each time would take
+longer than most tests. A guard stands beside each fork and tells its pid and its end.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import runpy
+import signal
+import socket
+import sys
+import warnings
+from typing import Any, TextIO
+
+FILES = 3
+"""Files that come with a request: for the fork's output, for its errors, and for what the guard tells."""
+
+LONGEST_REQUEST = 2**20
+"""Bytes of a request."""
+
+PRELOADED = (
+    "anyio._backends._asyncio",
+    "app.cli.agent_recipes.command",
+    "app.cli.following",
+    "app.cli.local",
+    "app.cli.remote",
+    "app.cli.root",
+    "app.main",
+    "httpx",
+    "uvicorn.protocols.http.httptools_impl",
+    "uvloop",
+)
+"""What every fork has loaded already."""
+
+
+def main(descriptor: int) -> None:
+    """
+    Take requests until nobody can send any more.
+    """
+    for name in PRELOADED:
+        __import__(name)
+    # Guards are nobody's affair.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    channel = socket.socket(fileno=descriptor)
+    while True:
+        request, files, _, _ = socket.recv_fds(channel, LONGEST_REQUEST, FILES)
+        if not request:
+            return
+        if os.fork() == 0:
+            channel.close()
+            _guard(json.loads(request), *files)
+            return
+        for file in files:
+            os.close(file)
+
+
+def _guard(request: dict[str, Any], out: int, err: int, telling: int) -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    pid = os.fork()
+    if pid == 0:
+        os.close(telling)
+        _execute(request, out, err)
+        return
+    os.close(out)
+    os.close(err)
+    os.write(telling, f"{pid}\n".encode())
+    os.write(telling, f"{os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}\n".encode())
+    os._exit(0)
+
+
+def _execute(request: dict[str, Any], out: int, err: int) -> None:
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    for number, file in ((1, out), (2, err)):
+        os.dup2(file, number)
+        os.close(file)
+    sys.stdin, sys.stdout, sys.stderr = open(0, closefd=False), _stream(1, "strict"), _stream(2, "backslashreplace")  # noqa: SIM115
+    os.environ.clear()
+    os.environ.update(request["environ"])
+    os.chdir(request["folder"])
+    sys.argv = [request["module"], *request["arguments"]]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
+
+
+def _stream(descriptor: int, errors: str) -> TextIO:
+    buffered = io.BufferedWriter(io.FileIO(descriptor, "w", closefd=False))
+    return io.TextIOWrapper(buffered, "utf-8", errors, line_buffering=descriptor == 2)
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore", RuntimeWarning)
+    main(int(sys.argv[1]))
