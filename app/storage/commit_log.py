@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import functools
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -59,6 +60,8 @@ class CommitLog:
         self._disk, self._commits, self._others, self._reach = disk, commits, others, probes.reach
         self._syncer = disk.syncer(layout.FOLDERS)
         self._waiting: deque[tuple[Commit, Done]] = deque()
+        self._launches: list[Callable[[], None]] = []
+        self._gathering = False
         self._jobs = 0
         # Guards the segments, which the loop and two kinds of workers look at; nobody who holds it waits for a disk.
         self._guard = threading.RLock()
@@ -73,6 +76,14 @@ class CommitLog:
 
     # -- on the loop
 
+    def gather(self, launch: Callable[[], None]) -> None:
+        """
+        Call back in the loop's next turn, after which a sync begins with everything that came of it.
+        """
+        if not self._launches:
+            asyncio.get_running_loop().call_soon(self._launch)
+        self._launches.append(launch)
+
     def begin(self, commit: Commit, done: Done) -> None:
         """
         Start a commit; it shares its sync with all that come in while another is under way.
@@ -81,7 +92,8 @@ class CommitLog:
             asyncio.get_running_loop().call_soon(done, _closed())
             return
         self._waiting.append((commit, done))
-        self._call()
+        if not self._gathering:
+            self._call()
 
     def mention(self, *paths: str) -> None:
         """
@@ -147,11 +159,22 @@ class CommitLog:
         if self._due:
             self._due = False
             self._others.begin(self._drop_full, _noted)
-        for done, failure in outcomes:
+        self._do_all([functools.partial(done, failure) for done, failure in outcomes])
+
+    def _launch(self) -> None:
+        launches, self._launches = self._launches, []
+        self._do_all(launches)
+
+    def _do_all(self, jobs: Iterable[Callable[[], None]]) -> None:
+        # Commits that begin here share a sync, in place of the first having one for itself.
+        self._gathering = True
+        for job in jobs:
             try:
-                done(failure)
+                job()
             except (Exception, errors.Fault):  # noqa: BLE001 - told, and the trouble of one run alone
-                _log.exception("a commit could not be answered")
+                _log.exception("a commit could not be answered, or the next one not be begun")
+        self._gathering = False
+        self._call()
 
     # -- on the thread that commits
 

@@ -4,6 +4,7 @@ The committer: makes the next lines of journals durable.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -50,6 +51,11 @@ class Committer(Protocol):
     """
     Make durable what was written to files of runs.
     """
+
+    def gather(self, launch: Callable[[], None]) -> None:
+        """
+        Call back in the loop's next turn, when everybody who asked in this one begins a commit.
+        """
 
     def begin(self, commit: Commit, done: Done) -> None:
         """
@@ -104,6 +110,12 @@ class FileCommitter:
     def __init__(self, workers: Workers, probes: probes.Probes) -> None:
         self._workers = workers
         self._reach = probes.reach
+
+    def gather(self, launch: Callable[[], None]) -> None:
+        """
+        Call back in the loop's next turn.
+        """
+        asyncio.get_running_loop().call_soon(launch)
 
     def begin(self, commit: Commit, done: Done) -> None:
         """

@@ -134,7 +134,7 @@ class Journal:
         # One turn later, so that branches that append in the same turn share the sync.
         if not self._called and not self._under_way:
             self._called = True
-            asyncio.get_running_loop().call_soon(self._launch)
+            self._means.committer.gather(self._launch)
 
     def _launch(self) -> None:
         self._called = False

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from functools import partial
 
 import pytest
 
@@ -52,6 +53,27 @@ def test_what_comes_in_while_a_sync_is_under_way_shares_the_next() -> None:
     assert len(writing.answers) == 100
     assert writing.disk.syncs == ["1.log"]
     assert told(writing) == {"1.log": [f"line {number}" for number in range(100)]}
+
+
+async def test_what_is_begun_in_one_turn_shares_its_first_sync(caplog: pytest.LogCaptureFixture) -> None:
+    """Runs that go on in the same turn wait for one sync, and one that fails is in nobody's way."""
+    writing = Writing()
+
+    def fail() -> None:
+        raise RuntimeError("no")
+
+    writing.log.gather(partial(writing.begin, "one", "a"))
+    writing.log.gather(fail)
+    writing.log.gather(partial(writing.begin, "two", "b"))
+    begun = len(writing.workers.waiting)
+    await asyncio.sleep(0)
+    jobs = len(writing.workers.waiting)
+    writing.workers.finish()
+
+    assert (begun, jobs) == (0, 1)
+    assert writing.answers == {"one": None, "two": None}
+    assert writing.disk.syncs == ["1.log"]
+    assert "RuntimeError: no" in caplog.text
 
 
 def test_a_run_that_cannot_take_its_answer_is_in_nobodys_way(caplog: pytest.LogCaptureFixture) -> None:

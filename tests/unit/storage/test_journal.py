@@ -37,6 +37,12 @@ class SharedLog:
         self.syncs: list[list[str]] = []
         self._begun: list[tuple[Commit, Callable[[BaseException | None], None]]] = []
 
+    def gather(self, launch: Callable[[], None]) -> None:
+        """
+        Call back in the next turn.
+        """
+        asyncio.get_running_loop().call_soon(launch)
+
     def begin(self, commit: Commit, done: Callable[[BaseException | None], None]) -> None:
         """
         Take a commit in; all that came in one turn share a sync.
@@ -129,7 +135,7 @@ async def test_journals_of_all_runs_can_share_a_sync() -> None:
 async def test_what_breaks_a_commit_without_the_disk_reaches_its_caller() -> None:
     """An error that is no refusal of the disk is not hidden as one."""
 
-    class Broken:
+    class Broken(SharedLog):
         def begin(self, commit: Commit, done: Callable[[BaseException | None], None]) -> None:
             asyncio.get_running_loop().call_soon(done, RuntimeError("broken"))
 
