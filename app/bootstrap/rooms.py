@@ -38,7 +38,7 @@ from app.execution import measured
 from app.execution.embedded import pool, workspaces
 from app.processes import allowance, supervisor
 from app.storage import agent_sessions, memory, workspace_locks
-from app.tools import checks, commands, find_files, issue_performer, read_files, wait_for_files
+from app.tools import checks, commands, find_files, issue_performer, move_file, read_files, wait_for_files
 from app.tools import performer as tool_performer
 from app.tools import workspaces as tool_workspaces
 
@@ -206,6 +206,7 @@ def _equipment(
         file_operations.FindFiles.kind: find_files.FindFilesPerformer(places),
         file_operations.ReadFiles.kind: read_files.ReadFilesPerformer(places),
         file_operations.WaitForFiles.kind: wait_for_files.WaitForFilesPerformer(places, world.clock),
+        file_operations.MoveFile.kind: move_file.MoveFilePerformer(places),
         **world.performers,
     }
     return runner.Equipment(

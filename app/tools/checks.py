@@ -10,6 +10,7 @@ from pathlib import Path
 
 from app import errors
 from app.engine import operations, plain, ports, records
+from app.tools import threads
 from app.tools.confinement import components
 from app.tools.workspace import Workspace, WrittenFile
 from app.tools.workspaces import Workspaces
@@ -67,12 +68,7 @@ class CommitFilePerformer:
         assert isinstance(operation, operations.CommitFile)
         text = await _text(call, operation.text)
         workspace = self._workspaces.of(call.run)
-        writing = asyncio.ensure_future(asyncio.to_thread(_commit, workspace, operation, text, call.attempt))
-        try:
-            written = await asyncio.shield(writing)
-        except asyncio.CancelledError:
-            await asyncio.gather(writing, return_exceptions=True)
-            raise
+        written = await threads.finished(lambda: _commit(workspace, operation, text, call.attempt))
         return records.Result(
             output={"path": written.path, "sha256": written.sha256, "size_bytes": written.size_bytes},
             summary=plain.preview(f"{written.path} ({written.size_bytes} bytes)"),

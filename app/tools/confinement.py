@@ -136,6 +136,13 @@ class Descent:
         except OSError as error:
             raise failures.of_system(self._path, error) from error
 
+    def sync(self) -> None:
+        """
+        Make the names of the folders on the way durable, and those in the last one.
+        """
+        for folder in reversed(self._folders):
+            os.fsync(folder)
+
     def _next_real(self, pending: deque[str]) -> str | None:
         """
         Take the next component; a link puts its target in its place and gives None.

@@ -44,6 +44,19 @@ class Threads:
         return await outcome
 
 
+async def finished(work: Callable[[], T]) -> T:
+    """
+    Return what work in a thread returns. Once begun it is finished before a cancellation goes on: nothing happens
+    behind the back of whoever was told that it is over.
+    """
+    working = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        await asyncio.gather(working, return_exceptions=True)
+        raise
+
+
 def _work(
     work: Callable[[], T],
     settle: Callable[[T | None, BaseException | None], None],

@@ -1,0 +1,177 @@
+"""
+Move a file or a folder within a workspace, so that every crash leaves it under its old name, its new one, or both, and
+the next try finishes what the last one has begun.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from app import errors
+from app.tools import failures
+from app.tools.confinement import Descent, components
+
+_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS})
+_TAKEN = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """
+    What is moved, and where to.
+    """
+
+    source_folders: tuple[str, ...]
+    """Folders on the way to it."""
+    target_folders: tuple[str, ...]
+    """Folders on the way to its new place."""
+    name: str
+    """Its name, which it keeps."""
+
+    @classmethod
+    def of(cls, source: str, folder: str) -> Move:
+        """
+        Read what is asked for.
+
+        Raises:
+            errors.ToolFailed: `path_outside_workspace`, `not_a_file`.
+        """
+        *above, name = components(source) or ("",)
+        if not name:
+            raise failures.not_a_file(source)
+        return cls(source_folders=tuple(above), target_folders=components(folder), name=name)
+
+    @property
+    def source(self) -> str:
+        """
+        Its path.
+        """
+        return "/".join((*self.source_folders, self.name))
+
+    @property
+    def target(self) -> str:
+        """
+        Its new path.
+        """
+        return "/".join((*self.target_folders, self.name))
+
+
+def carry_out(root: Path, move: Move, *, is_again: bool) -> None:
+    """
+    Move durably and without overwriting, and make folders on the way. A link that leads to something is moved as it is.
+
+    Args:
+        is_again: Whether an earlier try may have done it, in part or in full, and died before it could say so.
+
+    Raises:
+        errors.ToolFailed: `file_not_found`, `file_exists`, `path_outside_workspace`, `workspace_missing`,
+            `write_failed`.
+    """
+    if not _is_there(root, move):
+        if not (is_again and _was_moved(root, move)):
+            raise failures.missing(move.source)
+        return
+    with Descent(root, move.source) as origin, Descent(root, move.target) as goal:
+        origin.enter(move.source_folders)
+        goal.enter(move.target_folders, create=True)
+        try:
+            # Of two of us who move the same file one comes too late; the lock ends with the descent.
+            fcntl.flock(origin.folder, fcntl.LOCK_EX)
+            _rename(origin.folder, goal.folder, move.name, is_again=is_again)
+            goal.sync()
+            os.fsync(origin.folder)
+        except FileNotFoundError:
+            raise failures.missing(move.source) from None
+        except OSError as error:
+            if error.errno in _TAKEN:
+                raise failures.taken(move.target) from None
+            raise failures.of_system(move.target, error, "write_failed") from error
+
+
+def _is_there(root: Path, move: Move) -> bool:
+    with Descent(root, move.source) as descent:
+        try:
+            descent.status((*move.source_folders, move.name))
+        except errors.ToolFailed as failure:
+            if failure.code != "file_not_found":
+                raise
+            return False
+    return True
+
+
+def _was_moved(root: Path, move: Move) -> bool:
+    """
+    Tell whether it stands at its new place, and make sure that it stays there: who moved it may have died before that.
+    """
+    with Descent(root, move.target) as goal:
+        try:
+            goal.enter(move.target_folders)
+            os.stat(move.name, dir_fd=goal.folder, follow_symlinks=False)
+            goal.sync()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise failures.of_system(move.target, error, "write_failed") from error
+        except errors.ToolFailed as failure:
+            if failure.code != "file_not_found":
+                raise
+            return False
+    with suppress(errors.ToolFailed), Descent(root, move.source) as origin:
+        origin.enter(move.source_folders)
+        origin.sync()
+    return True
+
+
+def _rename(origin: int, goal: int, name: str, *, is_again: bool) -> None:
+    mode = os.stat(name, dir_fd=origin, follow_symlinks=False).st_mode
+    if _identity(".", origin) == _identity(".", goal):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+    if stat.S_ISDIR(mode):
+        _require_free(goal, name)
+        os.rename(name, name, src_dir_fd=origin, dst_dir_fd=goal)
+        return
+    try:
+        # Unlike a rename, a link never replaces a file that somebody has just made.
+        os.link(name, name, src_dir_fd=origin, dst_dir_fd=goal, follow_symlinks=False)
+    except FileExistsError:
+        if not is_again or _identity(name, origin) != _identity(name, goal):
+            raise
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        _require_free(goal, name)
+        os.rename(name, name, src_dir_fd=origin, dst_dir_fd=goal)
+        return
+    # The new name has to last before the old one goes.
+    os.fsync(goal)
+    _remove_old_name(origin, goal, name)
+
+
+def _remove_old_name(origin: int, goal: int, name: str) -> None:
+    try:
+        os.unlink(name, dir_fd=origin)
+    except FileNotFoundError:
+        # Somebody else has taken it away; if under another name, then it is theirs.
+        if os.stat(name, dir_fd=goal, follow_symlinks=False).st_nlink > 1:
+            os.unlink(name, dir_fd=goal)
+            raise
+    except OSError:
+        os.unlink(name, dir_fd=goal)
+        raise
+
+
+def _require_free(folder: int, name: str) -> None:
+    with suppress(FileNotFoundError):
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+
+
+def _identity(name: str, folder: int) -> tuple[int, int]:
+    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    return status.st_dev, status.st_ino
