@@ -27,6 +27,7 @@ class _Example:
     recipe_id: str
     args: Mapping[str, Any] = field(default_factory=dict)
     outcomes: Mapping[str, str] = field(default_factory=dict)
+    said: Mapping[str, str] = field(default_factory=dict)
     needs_repository: bool = False
 
     @property
@@ -35,7 +36,7 @@ class _Example:
         Return the script of its agents.
         """
         said = {key: json.dumps({"outcome": outcome}) for key, outcome in self.outcomes.items()}
-        return json.dumps(said or {"*": "The agent says the same to everybody."})
+        return json.dumps({**said, **self.said} or {"*": "The agent says the same to everybody."})
 
 
 _EXAMPLES: Mapping[str, _Example] = {
@@ -48,6 +49,10 @@ _EXAMPLES: Mapping[str, _Example] = {
         outcomes={
             "code-review": "issues-found", "fix": "complete", "code-review#2": "no-issues", "commit": "committed",
         },
+    ),
+    "amplifier": _Example(
+        recipe_id="batch-file-analyzer",
+        said={"discover-files": '{"files": ["a.py", "b.py", "c.py", "d.py"]}', "*": "It is well written."},
     ),
     "orchestrate": _Example(recipe_id="git_census", needs_repository=True),
 }  # fmt: skip

@@ -84,6 +84,19 @@ def test_a_sample_of_an_agent_recipe_holds(tmp_path: Path) -> None:
     assert report.holds
 
 
+@traced
+def test_a_sample_of_an_amplifier_recipe_holds(tmp_path: Path) -> None:
+    """A loop over what an agent has listed ends the same wherever it is cut, and no iteration is repeated."""
+    replies = tmp_path / "replies.json"
+    replies.write_text(json.dumps({"discover-files": '{"files": ["a.py", "b.py"]}', "*": "It is well written."}))
+    chosen = settings.load(project=programs.ROOT / ".control-room" / "example", home=tmp_path)
+    request = requests.StartRequest(recipe_id="batch-file-analyzer")
+    report = crashtest.crashtest(chosen, request, extent(sample=6, seed=5, replies=replies), lambda line: None)
+
+    assert report.to_json()["broken"] == []
+    assert report.holds
+
+
 def test_lives_side_by_side_end_each_in_its_own_way(bench: sweeps.Bench) -> None:
     """Processes that end at the same time are not mixed up."""
     experiments = [bench.experiment(f"side-{number}") for number in range(24)]
