@@ -109,6 +109,10 @@ class _Join:
     children: dict[str, _Branch] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
 
+    def has_room(self) -> bool:
+        limit = self.request.limit
+        return limit is None or len(self.children) - len(self.waiting) - len(self.results) < limit
+
 
 class Conductor:
     """
@@ -159,11 +163,27 @@ class Conductor:
             self._ready.append((read.branch, content, None))
             self._step_all()
 
+    def start_waiting(self, path: str) -> bool:
+        """
+        Start a branch that waits for its turn, and those that wait before it, though others have not ended yet.
+
+        Returns:
+            Whether that branch, or one above it, waited.
+        """
+        join = self._waiting_at(path)
+        if join is None:
+            return False
+        while not _holds(join.waiting[0].path, path):
+            self._ready.append((join.waiting.popleft(), None, None))
+        self._ready.append((join.waiting.popleft(), None, None))
+        self._step_all()
+        return True
+
     def was_cancelled(self, branch: str) -> bool:
         """
         Tell whether a branch, or one above it, was cancelled by a failing sibling.
         """
-        return any(branch == path or branch.startswith(path + "/") for path in self._cancelled)
+        return any(_holds(path, branch) for path in self._cancelled)
 
     def close(self) -> None:
         """
@@ -221,6 +241,15 @@ class Conductor:
             self._ready.append((join.waiting.popleft(), None, None))
         self._close_if_complete(join)
 
+    def _waiting_at(self, path: str) -> _Join | None:
+        join = self._main.join if self._main is not None else None
+        while join is not None:
+            if any(_holds(child.path, path) for child in join.waiting):
+                return join
+            above = next((child for child in join.children.values() if _holds(child.path, path)), None)
+            join = above.join if above is not None else None
+        return None
+
     def _finish(self, branch: _Branch, value: Any) -> None:
         branch.over = True
         if branch.parent is None:
@@ -242,7 +271,7 @@ class Conductor:
 
     def _collect(self, join: _Join, branch: _Branch, value: Any) -> None:
         join.results[branch.name] = value
-        if join.waiting:
+        if join.waiting and join.has_room():
             self._ready.append((join.waiting.popleft(), None, None))
         self._close_if_complete(join)
 
@@ -266,6 +295,10 @@ class Conductor:
             if not child.over:
                 self._drop(child)
         _close(branch.coroutine)
+
+
+def _holds(path: str, inner: str) -> bool:
+    return inner == path or inner.startswith(path + "/")
 
 
 def _close(coroutine: Running) -> None:

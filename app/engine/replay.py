@@ -32,6 +32,9 @@ async def replay(conductor: Conductor, loaded: Loaded, read_blob: ReadBlob) -> N
     await satisfy(conductor, read_blob)
     for count, record in enumerate(loaded.records):
         if record.position not in loaded.decisions.dead:
+            # Where lines are dead, a branch may have had its turn when one was over that is not any more.
+            if loaded.decisions.dead and record.key not in conductor.asks and conductor.start_waiting(record.branch):
+                await satisfy(conductor, read_blob)
             hand_out(conductor, record, loaded)
             await satisfy(conductor, read_blob)
         if count % _LINES_BETWEEN_BREATHS == _LINES_BETWEEN_BREATHS - 1:

@@ -210,3 +210,41 @@ def test_a_resume_from_an_unknown_step_names_the_known_ones():
 
     assert caught.value.code == "unknown_step"
     assert caught.value.detail == {"steps": ["a"]}
+
+
+@pytest.mark.parametrize("dead", [{0}, {1}, {0, 2}])
+async def test_branches_that_had_their_turn_keep_it(dead):
+    """
+    Where a branch's line is dead, the branch that had its place behind it is answered nevertheless; no further one
+    starts before there is room.
+    """
+
+    async def drive(ctx):
+        await ctx.gather({name: ctx.perform(name, samples.tool(name)) for name in "abcde"}, limit=2)
+
+    lines = [
+        samples.record(name, samples.tool(name), position, branch=f"/1.{name}") for position, name in enumerate("acb")
+    ]
+    loaded = samples.loaded(*lines, dead=dead)
+    made = _made(drive, loaded)
+    await replay.replay(made, loaded, _no_blob)
+    dead_names = {lines[position].key for position in dead}
+
+    assert dead_names <= set(made.asks)
+    assert len(made.asks) == 2
+    for key in sorted(dead_names):
+        samples.answer(made, key, 9)
+    assert set(made.asks) == {"d", "e"}
+
+
+async def test_a_line_of_a_branch_without_its_turn_is_caught():
+    """
+    Where nothing is dead, a branch that could not have begun has no line.
+    """
+
+    async def drive(ctx):
+        await ctx.gather({name: ctx.perform(name, samples.tool(name)) for name in "abc"}, limit=1)
+
+    loaded = samples.loaded(samples.record("c", samples.tool("c"), 0, branch="/1.c"))
+    with pytest.raises(errors.NondeterminismFault):
+        await replay.replay(_made(drive, loaded), loaded, _no_blob)
