@@ -235,6 +235,7 @@ async def test_branches_that_had_their_turn_keep_it(dead):
     for key in sorted(dead_names):
         samples.answer(made, key, 9)
     assert set(made.asks) == {"d", "e"}
+    made.close()
 
 
 async def test_a_line_of_a_branch_without_its_turn_is_caught():
@@ -246,5 +247,7 @@ async def test_a_line_of_a_branch_without_its_turn_is_caught():
         await ctx.gather({name: ctx.perform(name, samples.tool(name)) for name in "abc"}, limit=1)
 
     loaded = samples.loaded(samples.record("c", samples.tool("c"), 0, branch="/1.c"))
+    made = _made(drive, loaded)
     with pytest.raises(errors.NondeterminismFault):
-        await replay.replay(_made(drive, loaded), loaded, _no_blob)
+        await replay.replay(made, loaded, _no_blob)
+    made.close()
