@@ -24,6 +24,24 @@ from tests.acceptance import drafting, programs
 REQUEST = requests.StartRequest(
     recipe_id="creative_draft_scene", description="Draft scene 21", args=drafting.REQUEST["args"]
 )
+WORKFLOW = """
+version: "1.2"
+steps:
+  - name: List
+    command: [sh, -c, "ls inbox/*.task"]
+    output_capture: lines
+  - name: Each
+    for_each:
+      items_from: steps.List.lines
+      as: task
+      on_item_complete: {success: {move_to: processed}}
+      steps:
+        - name: Keep
+          command: [cat, "${task}"]
+          output_file: "kept/${loop.index}.txt"
+  - name: Count
+    command: [sh, -c, "ls processed | wc -l"]
+"""
 traced = pytest.mark.skipif(not tracing.available(), reason="strace is not installed")
 
 
@@ -92,6 +110,23 @@ def test_a_sample_of_an_amplifier_recipe_holds(tmp_path: Path) -> None:
     chosen = settings.load(project=programs.ROOT / ".control-room" / "example", home=tmp_path)
     request = requests.StartRequest(recipe_id="batch-file-analyzer")
     report = crashtest.crashtest(chosen, request, extent(sample=6, seed=5, replies=replies), lambda line: None)
+
+    assert report.to_json()["broken"] == []
+    assert report.holds
+
+
+@traced
+def test_a_sample_of_a_workflow_holds(tmp_path: Path) -> None:
+    """Commands, a loop and the moves of its items end the same wherever they are cut, and no move is made twice."""
+    project = programs.make_project(tmp_path / "project")
+    (project.path / ".control-room" / "recipes" / "orchestrate").mkdir(parents=True)
+    (project.path / ".control-room" / "recipes" / "orchestrate" / "inbox.yaml").write_text(WORKFLOW)
+    (project.path / "inbox").mkdir()
+    for name in ("a", "b"):
+        (project.path / "inbox" / f"{name}.task").write_text(f"Do {name}.")
+    chosen = settings.load(project=project.path, home=tmp_path)
+    request = requests.StartRequest(recipe_id="inbox")
+    report = crashtest.crashtest(chosen, request, extent(sample=8, seed=4), lambda line: None)
 
     assert report.to_json()["broken"] == []
     assert report.holds
