@@ -85,6 +85,16 @@ async def test_looking_changes_nothing(project: programs.Project):
     assert sorted(project.path.rglob("*")) == before
 
 
+async def test_every_operation_has_its_performer(project: programs.Project):
+    """
+    Whatever a driver can ask for, a room has somebody who does it.
+    """
+    async with bootstrap.build(chosen(project), SERVE) as room:
+        performers = {*room.engine._house._loader._equipment.performers}
+
+    assert {kind.kind for kind in operations.Operation.__subclasses__()} == performers
+
+
 async def test_only_the_service_continues_unfinished_runs(project: programs.Project):
     """
     What a service left unfinished is continued by the next service, and by no other room.
