@@ -367,7 +367,7 @@ FAILURES = {
 
 async def test_parallel_failures_replay_alike() -> None:
     """
-    Behind every prefix of a journal in which iterations fail side by side, the run comes to the same ending and prompts.
+    Behind every prefix of a journal in which iterations fail side by side, the run comes to the same ending.
     """
     whole = workshop.Run(FAILING)
     whole.replies.update(FAILURES)
@@ -433,27 +433,43 @@ def test_any_failures_of_a_loop_replay_alike(limit: Any, failing: set[int], cut:
     asyncio.run(both())
 
 
-BRANCHES = {
-    "parallel iterations": step("a", foreach="{{l}}", parallel=True),
-    "parallel sub-steps": {"id": "a", "parallel": True, "substeps": [step("b"), step("c"), step("d")]},
-    "loops in parallel sub-steps": {
-        "id": "a",
-        "parallel": True,
-        "substeps": [step("b", foreach="{{l}}"), step("c", foreach="{{l}}", parallel=True)],
-    },
-    "nested parallel loops": step(
-        "a", foreach="{{l}}", parallel=True, nested_foreach={"foreach": "{{l}}", "as": "x", "parallel": 2}
+BRANCHES: dict[str, tuple[Any, int]] = {
+    "parallel iterations": (step("a", foreach="{{l}}", parallel=True), 3),
+    "parallel sub-steps": ({"id": "a", "parallel": True, "substeps": [step("b"), step("c"), step("d")]}, 3),
+    "loops in parallel sub-steps": (
+        {
+            "id": "a",
+            "parallel": True,
+            "substeps": [step("b", foreach="{{l}}"), step("c", foreach="{{l}}", parallel=True)],
+        },
+        4,
     ),
-    "iterations that may fail": step("a", foreach="{{l}}", parallel=True, continue_on_error=True, on_error="continue"),
-    "one after the other": step("a", foreach="{{l}}", continue_on_error=True),
+    "nested parallel loops": (
+        step("a", foreach="{{l}}", parallel=True, nested_foreach={"foreach": "{{l}}", "as": "x", "parallel": 2}),
+        6,
+    ),
+    "iterations that may fail": (
+        step("a", foreach="{{l}}", parallel=2, continue_on_error=True, on_error="continue"),
+        2,
+    ),
+    "one after the other": (step("a", foreach="{{l}}", continue_on_error=True), 1),
 }
 
 
-class _Everything(dict[str, asyncio.Event]):
+class _Held(dict[str, asyncio.Event]):
+    """
+    Hold every step for ever, and count those that are held.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = asyncio.Semaphore(0)
+
     def __contains__(self, key: object) -> bool:
         return True
 
     def __missing__(self, key: str) -> asyncio.Event:
+        self.count.release()
         return asyncio.Event()
 
 
@@ -462,23 +478,20 @@ async def test_a_cancel_reaches_every_branch(name: str) -> None:
     """
     A cancel ends every agent that is being asked, begins nothing more, and the run is cancelled whatever may fail.
     """
-    made = workshop.Run(later(BRANCHES[name], step("after"), context={"l": [1, 2, 3]}))
-    made.world.held = _Everything()
+    branches, width = BRANCHES[name]
+    made = workshop.Run(later(branches, step("after"), context={"l": [1, 2, 3]}))
+    made.world.held = held = _Held()
     runner = made.runner()
     running = asyncio.create_task(runner.run())
-    while not made.world.going:
-        await asyncio.sleep(0)
-    for _ in range(50):
-        await asyncio.sleep(0)
-    asked = [key for key, _ in made.world.asked]
+    for _ in range(width):
+        await asyncio.wait_for(held.count.acquire(), 20)
     await made.last.decide(decisions.DecisionKind.CANCEL_REQUESTED, {})
     runner.cancel()
 
     assert await asyncio.wait_for(running, 20) is RunState.CANCELLED
-    assert sorted(made.world.cut) == sorted(asked)
-    assert made.world.going == 0
-    assert [key for key, _ in made.world.asked] == asked
-    assert made.lines() == []
+    assert len(made.world.asked) == width
+    assert sorted(made.world.cut) == sorted(key for key, _ in made.world.asked)
+    assert (made.world.going, made.lines()) == (0, [])
 
 
 # -- values are never structure
