@@ -66,11 +66,11 @@ class CommandPerformer:
         assert isinstance(operation, operations.Command)
         _refuse_broken(operation)
         env, hidden = self._env(call, operation), self._hidden(operation)
-        wanted = await command_captures.rules(self._workspaces.of(call.run), operation.capture, hidden)
-        stdin = await _text(call, operation.stdin)
         variables = environments.names(self._environ, env)
         if call.run.options.get("debug"):
             await _explain(call, operation.log or call.key, variables, hidden)
+        wanted = await command_captures.rules(self._workspaces.of(call.run), operation.capture, hidden)
+        stdin = await _text(call, operation.stdin)
 
         async def once(_: int) -> records.Result:
             ended = await self._supervisor.run(self._request(call, operation, env, stdin))

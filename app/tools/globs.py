@@ -106,6 +106,8 @@ def _names(pattern: str) -> Sequence[str | Wildcard]:
         raise failures.invalid_pattern(pattern, "it is blank")
     if "**" in pattern:
         raise failures.invalid_pattern(pattern, "** is not supported")
+    if not _is_text(pattern):
+        raise failures.invalid_pattern(pattern, "it holds half a surrogate pair")
     names: list[str | Wildcard] = []
     for part in components(pattern):
         try:
@@ -120,16 +122,16 @@ def _names(pattern: str) -> Sequence[str | Wildcard]:
 def _fitting(folder: int, wanted: Wildcard) -> Iterator[_Entry]:
     with os.scandir(folder) as entries:
         for entry in entries:
-            if wanted.fits(entry.name) and _belongs(entry.name):
+            if wanted.fits(entry.name) and entry.name.casefold() not in RESERVED and _is_text(entry.name):
                 yield _Entry(entry.name, entry.is_symlink(), entry.is_dir(follow_symlinks=False))
 
 
-def _belongs(name: str) -> bool:
+def _is_text(name: str) -> bool:
     try:
         name.encode()
     except UnicodeEncodeError:
         return False
-    return name.casefold() not in RESERVED
+    return True
 
 
 def _let_pass(parts: _Parts, error: errors.ToolFailed | OSError, *, is_named: bool) -> None:

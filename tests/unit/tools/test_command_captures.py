@@ -284,3 +284,12 @@ class TestLogs:
         assert len(names) == result.output["env_count"]
         # A shell adds variables of its own.
         assert {*names} <= {*result.output["captured"]["lines"]} <= {*names, "_", "SHLVL", "OLDPWD", "LC_CTYPE"}
+
+    async def test_a_command_that_is_not_run_is_explained_too(self, desk: Desk, performer: CommandPerformer) -> None:
+        """Why something is refused before it starts is what a debugged run is read for."""
+        desk.options["debug"] = True
+        desk.notes["debug"] = "argv: true"
+        with pytest.raises(errors.StepError):
+            await performer.perform(desk.call(shell("true", "json", schema_file="none.json")))
+
+        assert desk.logs["Step.debug"].startswith("argv: true\nenvironment: ")

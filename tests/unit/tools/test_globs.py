@@ -250,9 +250,9 @@ class TestRefusals:
         """It is refused as every path is, hidden behind a backslash or not."""
         assert refusal(root, pattern).code == "path_outside_workspace"
 
-    @pytest.mark.parametrize("pattern", ["", " ", "**", "src/**/*.py", "a**b"])
+    @pytest.mark.parametrize("pattern", ["", " ", "**", "src/**/*.py", "a**b", "*\udcff"])
     def test_a_pattern_that_is_none(self, root: Path, pattern: str) -> None:
-        """`**` looks like something that it is not."""
+        """`**` looks like something that it is not, and half a character is no text."""
         assert refusal(root, pattern).code == "invalid_pattern"
 
     def test_our_own_folders_fit_no_wildcard(self, root: Path) -> None:
