@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from app import telemetry
+from app.cli import terminal
 from app.cli.orchestrate import keys
 from app.engine import plain
 
@@ -32,6 +33,8 @@ _LEVEL_OF = {
     "recipe.note": logging.DEBUG,
     "storage.failed": logging.ERROR,
 }
+_TAKEN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+"""Names that log records have a meaning of their own for."""
 _log = logging.getLogger("orchestrate")
 
 
@@ -56,20 +59,20 @@ class Log:
             level = logging.ERROR
         if key and keys.read(key).part and type in ("step.started", "step.finished"):
             level = logging.DEBUG
-        self.say(level, type, step=key, **{name: value for name, value in told.items() if value is not None})
+        self.say(level, type, told, step=key)
 
-    def say(self, level: int, message: str, *, step: str | None = None, **facts: Any) -> None:
+    def say(self, level: int, message: str, facts: Mapping[str, Any], *, step: str | None = None) -> None:
         """
         Log something else.
         """
-        known: dict[str, Any] = {"run_id": self.run_id} | ({"step": step} if step else {})
+        line: dict[str, Any] = {"run_id": self.run_id} | ({"step": step} if step else {})
         if self.trace:
-            known["trace_id"] = self.run_id
+            line["trace_id"] = self.run_id
             if step:
-                known["span_id"] = f"{step}#{facts.get('attempt', 1)}"
-        # Names that log records have themselves are no extras.
-        taken = {f"{name}_" if name in ("name", "message", "args", "module") else name: facts[name] for name in facts}
-        _log.log(level, message, extra=known | taken)
+                line["span_id"] = f"{step}#{facts.get('attempt', 1)}"
+        known = {name: value for name, value in facts.items() if value is not None and name not in line}
+        line |= {f"{name}_" if name in _TAKEN else name: value for name, value in known.items()}
+        _log.log(level, message, extra=line)
 
 
 @contextmanager
@@ -82,14 +85,12 @@ def kept(run_root: Path, level: str, masker: plain.Masker, *, verbose: bool) -> 
     """
     root = logging.getLogger()
     earlier, root_level = list(root.handlers), root.level
-    telemetry.write_logs(logging.getLevelName(LEVELS[level]), sys.stderr, masker.mask)
-    on_stderr = root.handlers[0]
-    folder = run_root / "logs"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    with open(folder / NAME, "a", encoding="utf-8", opener=_private) as file:
-        in_file = logging.StreamHandler(file)
-        in_file.setFormatter(telemetry.JsonLines(masker.mask))
-        root.handlers[:] = [in_file, on_stderr] if verbose else [in_file]
+    with _opened(run_root / "logs") as file:
+        telemetry.write_logs(logging.getLevelName(LEVELS[level]), file, masker.mask)
+        if verbose:
+            on_stderr = logging.StreamHandler(sys.stderr)
+            on_stderr.setFormatter(telemetry.JsonLines(masker.mask))
+            root.addHandler(on_stderr)
         try:
             yield
         finally:
@@ -97,5 +98,14 @@ def kept(run_root: Path, level: str, masker: plain.Masker, *, verbose: bool) -> 
             root.setLevel(root_level)
 
 
+def _opened(folder: Path) -> TextIO:
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return open(folder / NAME, "a", encoding="utf-8", opener=_private)
+    except OSError as error:
+        terminal.warn(f"orchestrate: no log is kept: {error}")
+        return open(os.devnull, "w", encoding="utf-8")
+
+
 def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)

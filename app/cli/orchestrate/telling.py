@@ -120,8 +120,10 @@ class Telling:
 
     def _tell_begin(self, what: str) -> None:
         root = self._place.shown_root(self._run_id)
-        facts = {"workflow_file": self._workflow.shown, "workflow_checksum": self._workflow.checksum}
-        self._log.say(log.LEVELS["info"], f"{what} by the command line", **facts, run_root=root)
+        facts = {
+            "workflow_file": self._workflow.shown, "workflow_checksum": self._workflow.checksum, "run_root": root,
+        }  # fmt: skip
+        self._log.say(log.LEVELS["info"], f"{what} by the command line", facts)
         if self._output.quiet and not self._output.as_json:
             terminal.say(self._run_id)
         elif not self._output.as_json:
@@ -163,7 +165,7 @@ class Telling:
 
     def _log_rest(self, detail: client.Answer) -> None:
         level = log.LEVELS["info" if detail["status"] == "done" else "error"]
-        self._log.say(level, f"run rests: {self._standing(detail)}", status=detail["status"])
+        self._log.say(level, f"run rests: {self._standing(detail)}", {"status": detail["status"]})
 
     def _standing(self, detail: client.Answer) -> str:
         status, ending = detail["status"], detail.get("ending") or {}

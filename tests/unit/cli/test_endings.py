@@ -36,7 +36,7 @@ def test_error_has_its_exit_code(error: BaseException, code: int):
 
 
 @pytest.mark.parametrize(
-    ("status", "code"), [("done", 0), ("failed", 1), ("paused", 1), ("cancelled", 3), ("pending", 0), ("waiting", 0)]
+    ("status", "code"), [("done", 0), ("failed", 1), ("paused", 1), ("cancelled", 3), ("pending", 0), ("waiting", 1)]
 )
 def test_status_has_its_exit_code(status: str, code: int):
     """

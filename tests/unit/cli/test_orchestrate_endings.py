@@ -1,0 +1,44 @@
+"""
+Exit codes of `orchestrate`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from app import errors
+from app.cli.orchestrate import endings
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [("done", 0), ("failed", 1), ("cancelled", 1), ("paused", 1), ("waiting", 1), ("running", 130), ("pending", 130)],
+)
+def test_a_run_ends_with_the_code_of_its_state(status: str, code: int):
+    """
+    A completed run is a success, one that was left can be resumed, all others failed.
+    """
+    assert endings.of_run({"status": status}) == code
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.RecipeInvalid(), 2),
+        (errors.ArgsInvalid(), 2),
+        (errors.NotFound(), 2),
+        (errors.WrongState(), 2),
+        (errors.ConfigurationError(), 2),
+        (errors.DataDirectoryBusy(), 2),
+        (errors.JournalCorrupt(), 2),
+        (errors.NoRoom(), 1),
+        (errors.StorageFault(), 1),
+        (OSError(), 1),
+        (RuntimeError(), 1),
+    ],
+)
+def test_what_keeps_a_run_from_beginning_is_told_from_what_breaks(error: BaseException, code: int):
+    """
+    A refusal is 2, whatever else goes wrong 1.
+    """
+    assert endings.of_error(error) == code
