@@ -1,7 +1,7 @@
 """
 Processes of the program: started as users start them, or forked from one that has loaded it, which spares a second.
 
-Forks are as real as others to signals, pipes, locks and kills. With `COLD_PROGRAMS` in the environment none is forked.
+Forks are as real as others to signals, pipes, locks and kills. With `COLD_PROGRAMS` in its environment none is forked.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from tests.acceptance import nursery
 
 ROOT = Path(__file__).resolve().parents[2]
+
+COLD: dict[str, Any] = {"COLD_PROGRAMS": "1"}
+"""Environment of a process that must be one of its own from its first instruction."""
 
 _asking = threading.Lock()
 
@@ -117,14 +120,11 @@ class Process:
 Started = Process | subprocess.Popen[str]
 
 
-def start(module: str, *arguments: str, environ: Mapping[str, str], folder: Path, cold: bool = False) -> Started:
+def start(module: str, *arguments: str, environ: Mapping[str, str], folder: Path) -> Started:
     """
     Start a module of the program, with pipes for what it says.
-
-    Args:
-        cold: Whether it must be a process of its own from its first instruction.
     """
-    if not (cold or "COLD_PROGRAMS" in os.environ):
+    if not COLD.keys() & environ.keys():
         return Process(module, *arguments, environ=environ, folder=folder)
     return subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
@@ -138,12 +138,12 @@ def start(module: str, *arguments: str, environ: Mapping[str, str], folder: Path
 
 
 def run(
-    module: str, *arguments: str, environ: Mapping[str, str], folder: Path, seconds: float = 100, cold: bool = False
+    module: str, *arguments: str, environ: Mapping[str, str], folder: Path, seconds: float = 100
 ) -> tuple[int, str, str]:
     """
     Run a module of the program, and return its exit code and what it said.
     """
-    process = start(module, *arguments, environ=environ, folder=folder, cold=cold)
+    process = start(module, *arguments, environ=environ, folder=folder)
     try:
         out, err = process.communicate(timeout=seconds)
     finally:

@@ -156,14 +156,13 @@ def program(
     project: Project | None = None,
     code: int | None = 0,
     module: str = "app",
-    cold: bool = False,
     **given: str,
 ) -> Ended:
     """
-    Run a command as a process of its own, from its first instruction if it is to be cold.
+    Run a command as a process of its own.
     """
     folder, words = project.path if project else ROOT, map(str, arguments)
-    done = processes.run(module, *words, environ=environment(project, **given), folder=folder, cold=cold)
+    done = processes.run(module, *words, environ=environment(project, **given), folder=folder)
     return _checked(Ended(*done), arguments, code)
 
 
@@ -257,13 +256,13 @@ class Service:
 
 @contextlib.contextmanager
 def service(
-    project: Project, *options: str, ready: bool = True, module: str = "app", cold: bool = False, **given: str
+    project: Project, *options: str, ready: bool = True, module: str = "app", **given: str
 ) -> Iterator[Service]:
     """
     Serve a project on a free port for the length of the block, from the first instruction if it is to be cold.
     """
     words = ("serve", "--port", "0", *options)
-    process = processes.start(module, *words, environ=environment(project, **given), folder=project.path, cold=cold)
+    process = processes.start(module, *words, environ=environment(project, **given), folder=project.path)
     served = Service(process, token=given.get("CONTROL_ROOM_API_TOKEN"))
     listening = threading.Event()
     readers = [

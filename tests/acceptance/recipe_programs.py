@@ -98,13 +98,13 @@ def environment(project: Project, **given: str) -> dict[str, str]:
 
 
 def agent_recipes(
-    *arguments: str | Path, project: Project, code: int = 0, cwd: Path | None = None, cold: bool = False, **given: str
+    *arguments: str | Path, project: Project, code: int = 0, cwd: Path | None = None, **given: str
 ) -> programs.Ended:
     """
     Run the program in a process of its own and see how it ends.
     """
     words, folder = map(str, arguments), cwd or project.path
-    done = processes.run(MODULE, *words, environ=environment(project, **given), folder=folder, cold=cold)
+    done = processes.run(MODULE, *words, environ=environment(project, **given), folder=folder)
     ended = programs.Ended(*done)
     told = f"{arguments} ended with {ended.returncode}\n{ended.stdout}\n{ended.stderr}"
     assert ended.returncode == code, told

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance import programs
+from tests.acceptance import processes, programs
 from tests.acceptance.recipe_programs import Project, agent_recipes, control_room, make_project, shown
 from tests.unit.dialects.agent_recipes import workshop
 from tests.unit.dialects.agent_recipes.workshop import OTHER_SAID, recipe, says
@@ -126,7 +126,7 @@ def test_replies_and_reason_are_printed(project: Project):
     Stdout has every reply of the agent and at its end the reason; stderr, apart from a cost that is known, nothing.
     """
     project.script(LOOP)
-    told = agent_recipes("small", *SAID, project=project, cold=True)
+    told = agent_recipes("small", *SAID, project=project, **processes.COLD)
     project.script(workshop.STRAIGHT)
     free = agent_recipes("small", *SAID, project=project)
 

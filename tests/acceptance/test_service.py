@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.acceptance import programs
+from tests.acceptance import processes, programs
 
 IDLE_BYTES = 120 * 1024 * 1024
 
@@ -32,7 +32,7 @@ def test_service_tells_where_it_is_and_runs_a_recipe(project: programs.Project):
     """
     The first lines tell address, project, data directory and what was recovered; a posted run is executed to done.
     """
-    with programs.service(project, cold=True) as service:
+    with programs.service(project, **processes.COLD) as service:
         run_id = service.start_run()
         run = service.wait(run_id)
         assert service.stop() == 0
@@ -78,13 +78,13 @@ def test_sigterm_lets_the_step_in_flight_end_and_begins_no_other(project: progra
     Within the grace a step in flight is finished and recorded; the next one waits for the next start.
     """
     project.say(brief={"text": "slow", "delay_seconds": 2})
-    with programs.service(project, cold=True) as service:
+    with programs.service(project, **processes.COLD) as service:
         run_id = service.start_run()
         service.wait_for_step(run_id, "brief")
         assert service.stop() == 0
 
     assert _keys(project, run_id) == ["find", "brief"]
-    with programs.service(project, cold=True) as service:
+    with programs.service(project, **processes.COLD) as service:
         run = service.wait(run_id)
 
     assert "recovered: 1 unfinished run" in service.said
@@ -135,14 +135,14 @@ def test_killed_service_continues_its_runs(project: programs.Project):
     After SIGKILL in mid-step the next service continues the run, and executes nothing recorded again.
     """
     project.say(draft=[{"hang": True}, "later"])
-    with programs.service(project, cold=True) as service:
+    with programs.service(project, **processes.COLD) as service:
         run_id = service.start_run()
         service.wait_for_step(run_id, "draft")
         service.signal(signal.SIGKILL)
         service.ended()
     before = _keys(project, run_id)
 
-    with programs.service(project, cold=True) as service:
+    with programs.service(project, **processes.COLD) as service:
         assert service.wait(run_id)["status"] == "done"
 
     assert before == ["find", "brief"]
@@ -227,7 +227,7 @@ def test_taken_port_is_told_clearly(project: programs.Project):
     """
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
-        refused = programs.program("serve", "--port", port, project=project, code=5, cold=True)
+        refused = programs.program("serve", "--port", port, project=project, code=5, **processes.COLD)
 
     assert f"127.0.0.1:{port}" in refused.stderr
     assert "another program has this port" in refused.stderr
@@ -286,7 +286,7 @@ def test_idle_service_is_small(project: programs.Project):
     """
     A service that has nothing to do stays under 120 MB.
     """
-    with programs.service(project, cold=True) as service, service.http() as http:
+    with programs.service(project, **processes.COLD) as service, service.http() as http:
         assert http.get("/api/recipes").status_code == 200
         status = Path(f"/proc/{service.process.pid}/status").read_text()
         resident = next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS:"))
