@@ -7,6 +7,7 @@ longer than most tests. A guard stands beside each fork and tells its pid and it
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import os
@@ -28,12 +29,15 @@ PRELOADED = (
     "app.cli.agent_recipes.command",
     "app.cli.following",
     "app.cli.local",
+    "app.cli.orchestrate.command",
     "app.cli.remote",
     "app.cli.root",
     "app.main",
     "httpx",
+    "sqlite3",
     "uvicorn.protocols.http.httptools_impl",
     "uvloop",
+    "yaml",
 )
 """What every fork has loaded already."""
 
@@ -44,6 +48,9 @@ def main(descriptor: int) -> None:
     """
     for name in PRELOADED:
         __import__(name)
+    # A fork that counts no old object copies no page of them.
+    gc.collect()
+    gc.freeze()
     # Guards are nobody's affair.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     channel = socket.socket(fileno=descriptor)

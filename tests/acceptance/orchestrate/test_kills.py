@@ -17,7 +17,7 @@ from tests.unit.processes import broods
 
 ITEMS = [f"inbox/{index}.task" for index in range(5)]
 MOVES = {"success": {"move_to": "processed"}}
-WORK = 'echo "$0" >> worked; if [ "$0" = 2 ] && ! [ -e go ]; then echo $$ > stuck; exec sleep 60; fi'
+WORK = 'echo "$0" >> worked; if [ "$0" = 2 ] && ! [ -e go ]; then echo $$$$ > stuck; exec sleep 60; fi'
 DONE = ["0", "1", "2", "2", "3", "4"]
 """Indexes in the order in which they are worked on: that of the third iteration twice."""
 
@@ -70,7 +70,7 @@ def judge(workspace: workspaces.Workspace, state: dict[str, Any]) -> None:
 def test_the_program_is_killed_and_resumes(workspace: workspaces.Workspace) -> None:
     """After kill -9 in the third iteration of five `resume` begins with that iteration."""
     prepare(workspace)
-    with workspaces.going("run", FLOW, workspace=workspace) as process:
+    with workspaces.going("run", FLOW, workspace=workspace, cold=True) as process:
         asyncio.run(broods.until(stuck(workspace), 60))
         process.kill()
         process.wait()

@@ -156,7 +156,7 @@ def test_v12_6_variable_substitution(workspace: workspaces.Workspace, door: work
 def test_v12_7_idempotency_on_resume(workspace: workspaces.Workspace) -> None:
     """What was moved is not moved again by a resume, even if there is a new file of its name."""
     items = tasks(workspace, "a", "b")
-    work = 'case "$0" in *b*) test -e repaired;; esac'
+    work = 'case "$0" in */b.task) test -e repaired;; esac'
     workspace.flow(each(items, shell("Work", work, "${task}"), moves={"success": MOVES["success"]}), version="1.2")
     failed = orchestrate("run", FLOW, workspace=workspace, code=1)
     tasks(workspace, "a")
@@ -171,7 +171,7 @@ def test_v12_7_idempotency_on_resume(workspace: workspaces.Workspace) -> None:
 def test_v12_8_missing_source(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
     """A file that is gone when it should be moved is an error of the lifecycle, and changes nothing else."""
     items = tasks(workspace, "a", "b")
-    workspace.flow(each(items, shell("Work", 'case "$0" in *a*) rm "$0";; esac', "${task}")), version="1.2")
+    workspace.flow(each(items, shell("Work", 'case "$0" in */a.task) rm "$0";; esac', "${task}")), version="1.2")
     finished = door(workspace)
     gone, there = (one["lifecycle"] for one in finished.steps["Each"])
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.acceptance import processes
 from tests.acceptance.orchestrate import workspaces
 from tests.acceptance.orchestrate.workspaces import FLOW, loop, step
 
@@ -38,9 +38,7 @@ def test_the_last_item_costs_what_the_first_did(workspace: workspaces.Workspace)
     assert late < 1.5 * early, marks
 
 
-async def _watched(
-    process: subprocess.Popen[str], workspace: workspaces.Workspace, marks: tuple[int, ...]
-) -> list[float]:
+async def _watched(process: processes.Started, workspace: workspaces.Workspace, marks: tuple[int, ...]) -> list[float]:
     """
     Return the processor time that a process had used when its run had so many lines, or had ended.
     """

@@ -201,6 +201,20 @@ def test_50_provider_argv_without_prompt(workspace: workspaces.Workspace, door: 
     assert asked["json"] == {"argv": ["--read", "it yourself"], "stdin": ""}
 
 
+def test_a_prompt_that_is_too_long_for_an_argument(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
+    """A prompt that no argument can hold fails the step with exit code 2, and the message names the way out."""
+    workspace.write("prompt.md", "x" * 3_000_000)
+    workspace.flow(
+        step("Ask", provider="tool", input_file="prompt.md"),
+        providers={"tool": {"command": ["touch", "called", "${PROMPT}"]}},
+    )
+    asked = door(workspace, code=1).steps["Ask"]
+
+    assert asked["exit_code"] == 2
+    assert "input_mode: stdin" in asked["error"]["message"]
+    assert not (workspace.path / "called").exists()
+
+
 def test_51_provider_params_namespaces(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
     """Parameters can name the run, the context, the loop and results of steps, those of the iteration first."""
     workspace.write("echo.py", ECHO)

@@ -7,10 +7,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
 import zipfile
 from pathlib import Path
 
+from tests.acceptance import processes
 from tests.acceptance.orchestrate import workspaces
 from tests.acceptance.orchestrate.workspaces import orchestrate, shell, step
 from tests.unit.processes import broods
@@ -194,7 +194,7 @@ def _zipped(path: Path) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist() if not name.endswith("/")}
 
 
-def _until_waiting(workspace: workspaces.Workspace, process: subprocess.Popen[str]) -> None:
+def _until_waiting(workspace: workspaces.Workspace, process: processes.Started) -> None:
     file = workspace.runs / "latest" / "state.json"
 
     def waits() -> bool:

@@ -7,17 +7,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from tests.acceptance import programs
-from tests.acceptance.orchestrate import warm
+from tests.acceptance import processes, programs
 
-COMMAND = (sys.executable, "-m", "app.cli.orchestrate")
+MODULE = "app.cli.orchestrate"
 FLOW = "flow.yaml"
 PYTHON = "python3"
 
@@ -204,19 +202,22 @@ def loop(name: str, *steps: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
 
 
 def orchestrate(
-    *arguments: str | Path, workspace: Workspace, code: int | None = 0, cwd: Path | None = None, **given: str
+    *arguments: str | Path,
+    workspace: Workspace,
+    code: int | None = 0,
+    cwd: Path | None = None,
+    cold: bool = False,
+    **given: str,
 ) -> Finished:
     """
     Run the program in a process of its own; the folder of the run is that of the newest one, if a new one was made.
     """
     before = workspace.run_ids()
-    env = workspace.environment() | given
-    ended, out, err = warm.process().execute([*map(str, arguments)], cwd or workspace.path, env)
-    after = workspace.run_ids()
-    newest = after[-1] if after else None
-    resumed = newest is not None and arguments[0] == "resume"
-    root = workspace.runs / newest if newest is not None and (after != before or resumed) else None
-    finished = Finished(ended, out.decode(errors="surrogateescape"), err.decode(errors="replace"), root)
+    environ, folder = workspace.environment() | given, cwd or workspace.path
+    done = processes.run(MODULE, *map(str, arguments), environ=environ, folder=folder, cold=cold)
+    has_run = arguments[0] == "resume" or workspace.run_ids() != before
+    root = (workspace.runs / "latest").resolve() if has_run else None
+    finished = Finished(*done, root)
     told = f"{arguments} ended with {finished.code}\n{finished.told}"
     assert code is None or finished.code == code, told
     assert "Traceback" not in finished.told, told
@@ -270,27 +271,21 @@ def serving(folder: Path, **given: str) -> Iterator[Serving]:
     """
     project = programs.Project(folder)
     project.data.mkdir(parents=True)
-    with programs.service(project, ready=True, **given) as service:
+    with programs.service(project, ready=True, module="app", cold=False, **given) as service:
         yield Serving(project, service)
 
 
 @contextlib.contextmanager
-def going(*arguments: str, workspace: Workspace, **given: str) -> Iterator[subprocess.Popen[str]]:
+def going(*arguments: str, workspace: Workspace, cold: bool = False, **given: str) -> Iterator[processes.Started]:
     """
     Run the program for the length of the block.
     """
-    process = subprocess.Popen(
-        [*COMMAND, *arguments],
-        env=workspace.environment() | given,
-        cwd=workspace.path,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    environ = workspace.environment() | given
+    process = processes.start(MODULE, *arguments, environ=environ, folder=workspace.path, cold=cold)
     try:
         yield process
     finally:
         if process.poll() is None:
             process.kill()
-        process.communicate()
+        with process:
+            process.wait()
