@@ -18,6 +18,9 @@ from pathlib import Path
 
 import environment
 
+WORKERS = "3"
+"""Processes that run tests on two cores: many tests wait for others while they run."""
+
 SOURCES = ["app", "migrations", "scripts", "tests", "bench"]
 
 
@@ -59,7 +62,7 @@ def _checks(python: Path, tests: list[str]) -> dict[str, list[str]]:
         "types": [f"{tool}/mypy"],
         "rooms": [f"{tool}/lint-imports", "--no-logo"],
         "docstrings": [f"{tool}/interrogate", "--quiet", "app", "bench", "scripts"],
-        "tests": [str(python), "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", *tests],
+        "tests": [str(python), "-m", "pytest", "-q", "-n", WORKERS, "--dist", "worksteal", *tests],
     }
 
 

@@ -73,6 +73,8 @@ class Abilities:
     """Codes that a conversation which does not exist leads to."""
     patience_seconds: float = 30.0
     """How long a service that is always busy or broken is endured here."""
+    limit_seconds: float = 12.0
+    """A limit of time in which it has surely begun to ask its model."""
     prompt_bytes: int = 300_000
     """Longest prompt that it is given here."""
     too_long: str | None = None
@@ -381,7 +383,7 @@ PLANS: Mapping[str, Plan] = {
     ),
     "cursor": Plan(
         abilities=Abilities(
-            chosen=("other-model", "other-model"), tools_off=_OFF, busy=("rate_limited",)
+            chosen=("other-model", "other-model"), tools_off=_OFF, busy=("rate_limited",), limit_seconds=3.0
         ),
         build=_stub("cursor"),
     ),
@@ -392,6 +394,7 @@ PLANS: Mapping[str, Plan] = {
             unauthorized=("unauthorized", "agent_error"),
             busy=("rate_limited", "agent_error"),
             unknown=("agent_error", "unknown_agent_session"),
+            limit_seconds=3.0,
         ),
         build=_template,
     ),
