@@ -79,6 +79,8 @@ class BrokenFile:
     """The file."""
     flaws: tuple[errors.Flaw, ...]
     """Everything found wrong with it."""
+    foreign: bool = False
+    """Whether it was written for another program, so that nothing is kept from starting by it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

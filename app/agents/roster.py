@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from app import errors
-from app.agents import documents, roster_rules
+from app.agents import agent_files, documents, roster_rules
 from app.agents.configuration import BackendConfig, BrokenFile, Recording, Roster
 from app.engine import library
 
@@ -29,18 +29,28 @@ def load(layers: Sequence[Path]) -> Roster:
     Lay the files over one another: an entry of a later one gives only the fields in which it differs.
 
     Agents of later files come first, so that a project's planner is chosen before the bundled one. A file with a flaw
-    is left out as a whole and told; a file that does not exist is an empty layer.
+    is left out as a whole and told; a file that does not exist is an empty layer. A folder is a layer of agent files,
+    of which each broken one is left out by itself.
     """
-    layered, broken = _Layered(), []
+    layered, broken, described = _Layered(), list[BrokenFile](), agent_files.Described()
     for path in layers:
         if not path.exists():
+            continue
+        if path.is_dir():
+            described = agent_files.read(path)
+            broken += described.broken
+            layered = _with_agents(layered, described.agents)
             continue
         try:
             layered = _laid_over(layered, _read(path), path.parent)
         except errors.InputRefused as invalid:
             broken.append(BrokenFile(path=path, flaws=invalid.flaws))
+    # Through which backend they speak may be said by a later layer.
+    silent = agent_files.unspoken(described, layered.agents, layered.backends)
+    left_out = {name for name, path in described.files.items() if path in [file.path for file in silent]}
+    broken += silent
     return Roster(
-        agents=tuple(_agent(entry) for entry in layered.agents.values()),
+        agents=tuple(_agent(entry) for name, entry in layered.agents.items() if name not in left_out),
         backends={name: _backend(name, entry) for name, entry in layered.backends.items()},
         broken=tuple(broken),
     )
@@ -54,10 +64,18 @@ def _read(path: Path) -> dict[str, Any]:
     return document
 
 
-def _laid_over(below: _Layered, document: Mapping[str, Any], folder: Path) -> _Layered:
-    own = {agent["id"]: {**below.agents.get(agent["id"], {}), **agent} for agent in document.get("agents", ())}
-    layered = _Layered(
+def _with_agents(below: _Layered, agents: Mapping[str, Mapping[str, Any]]) -> _Layered:
+    own = {name: {**below.agents.get(name, {}), **agent} for name, agent in agents.items()}
+    return _Layered(
         agents={**own, **{name: entry for name, entry in below.agents.items() if name not in own}},
+        backends=below.backends,
+    )
+
+
+def _laid_over(below: _Layered, document: Mapping[str, Any], folder: Path) -> _Layered:
+    agents = _with_agents(below, {agent["id"]: agent for agent in document.get("agents", ())}).agents
+    layered = _Layered(
+        agents=agents,
         backends={**below.backends, **_backends(below.backends, document.get("backends", {}), folder)},
     )
     flaws = roster_rules.sense_flaws(document, layered.agents, layered.backends)

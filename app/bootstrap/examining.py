@@ -30,7 +30,8 @@ def examine(chosen: settings.Settings) -> list[settings.Remark]:
     """
     people = roster_of(chosen)
     reference = reference_of(chosen, people, real_world({}))
-    remarks = [_remark(broken.path, flaw, fatal=True) for broken in people.broken for flaw in broken.flaws]
+    broken = [(file, flaw) for file in people.broken for flaw in file.flaws]
+    remarks = [_remark(file.path, flaw, fatal=not file.foreign) for file, flaw in broken]
     remarks += [_remark(fault.file, fault.flaw) for fault in prompts.load(prompt_folders(chosen.project)).flaws]
     remarks += [_remark(entry.path, flaw) for entry in reference.catalogue.all() for flaw in entry.flaws]
     remarks += _lack_of_containment(chosen)

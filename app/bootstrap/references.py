@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app import clock, errors, resources, settings
-from app.agents import configuration, roster, surroundings
+from app.agents import agent_files, configuration, roster, surroundings
 from app.bootstrap.worlds import World
 from app.control import (
     prompts,
@@ -90,7 +90,8 @@ def roster_of(chosen: settings.Settings) -> configuration.Roster:
     Return the agents and backends of a project, with the files that cannot be used.
     """
     own = chosen.project.data_directory / "agents.json"
-    return roster.load([resources.bundled("recipes", "agents.json"), own])
+    described = chosen.project.project / agent_files.FOLDER
+    return roster.load([resources.bundled("recipes", "agents.json"), described, own])
 
 
 def sound_roster(chosen: settings.Settings) -> configuration.Roster:
@@ -112,9 +113,10 @@ def refuse_broken(people: configuration.Roster) -> None:
     Raises:
         errors.ConfigurationError: `agents_invalid`, with every flaw.
     """
-    if people.broken:
-        files = ", ".join(str(broken.path) for broken in people.broken)
-        flaws = [flaw.to_json() for broken in people.broken for flaw in broken.flaws]
+    own = [broken for broken in people.broken if not broken.foreign]
+    if own:
+        files = ", ".join(str(broken.path) for broken in own)
+        flaws = [flaw.to_json() for broken in own for flaw in broken.flaws]
         raise errors.ConfigurationError(f"{files} cannot be used", code="agents_invalid", detail={"flaws": flaws})
 
 

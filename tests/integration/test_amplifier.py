@@ -103,6 +103,18 @@ async def test_an_agent_that_is_not_there(service: served.Served) -> None:
     assert [flaw["code"] for flaw in started.json()["flaws"]] == ["unknown_agent"]
 
 
+async def test_agents_of_the_project(project: Project) -> None:
+    """An agent that the project describes for Amplifier can be asked, with its role, by a namespaced name too."""
+    project.write(".amplifier/agents/judge.md", "---\nmeta: {name: judge}\nbackend: said\n---\nYou judge.\n")
+    async with served.in_process(project) as service:
+        shown = await _run(service, recipe(step("a", agent="house:judge", prompt="Judge it."), name="own"))
+    prompt = (project.data / "runs" / shown["run_id"] / "logs" / "a.1.prompt.md").read_text()
+
+    assert shown["status"] == "done", shown["error"]
+    assert prompt.startswith("You judge.")
+    assert prompt.rstrip().endswith("Judge it.")
+
+
 @pytest.mark.parametrize(
     "value", ["$(touch pwned)", "`touch pwned`", '"; touch pwned; "', "'; touch pwned; '", "a  b\nc"]
 )

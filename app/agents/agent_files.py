@@ -1,0 +1,146 @@
+"""
+Agent files: agents that a project describes for Amplifier, one file each, in `.amplifier/agents/`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from app import errors
+from app.agents import documents
+from app.agents.configuration import BrokenFile
+
+FOLDER = Path(".amplifier") / "agents"
+"""Where they are, from the project."""
+
+DEFAULT_BACKEND = "claude-code"
+"""Backend of an agent whose file names none: such agents are made to use tools."""
+
+ARCHETYPE = "amplifier"
+"""Their role: no pipeline asks for it."""
+
+MAX_BYTES = 64 * 1024
+"""Largest file."""
+
+_MOST_FILES = 500
+_SUFFIXES = (".md", ".yaml", ".yml")
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_FRONT = re.compile(
+    r"\A---[ \t]*\r?\n(?P<front>.*?)(?:\r?\n)?^---[ \t]*(?:\r?\n|\Z)(?P<body>.*)\Z", re.DOTALL | re.MULTILINE
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """
+    The agents of a folder.
+    """
+
+    agents: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Agents by id, as `agents.json` would hold them."""
+    files: Mapping[str, Path] = field(default_factory=dict)
+    """Where each is described."""
+    broken: tuple[BrokenFile, ...] = ()
+    """Files that describe none."""
+
+
+def read(folder: Path) -> Described:
+    """
+    Return the agents of a folder.
+
+    The head of a text names the agent (`name`, or `meta.name`), and may give `backend` and `model`; what stands behind
+    it is the agent's role. A YAML file has the role as `instruction`.
+    """
+    agents: dict[str, dict[str, Any]] = {}
+    files: dict[str, Path] = {}
+    broken: list[BrokenFile] = []
+    for path in sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES)[:_MOST_FILES]:
+        if path.stem.lower() == "readme":
+            continue
+        try:
+            agent = _agent(path)
+            if agent["id"] in agents:
+                raise _refused("duplicate", f"describes {agent['id']}, which another file describes too")
+            agents[agent["id"]], files[agent["id"]] = agent, path
+        except errors.InputRefused as invalid:
+            broken.append(BrokenFile(path=path, flaws=invalid.flaws, foreign=True))
+    return Described(agents=agents, files=files, broken=tuple(broken))
+
+
+def unspoken(
+    described: Described, agents: Mapping[str, Mapping[str, Any]], backends: Container[str]
+) -> list[BrokenFile]:
+    """
+    Return the files whose agent would speak through a backend that there is not, once every layer is read.
+    """
+    lacking = [name for name in described.files if agents[name]["backend"] not in backends]
+    return [
+        BrokenFile(
+            path=described.files[name],
+            flaws=(
+                errors.Flaw(
+                    path="$.backend", code="unknown_backend", message=f"{agents[name]['backend']!r:.80} is no backend"
+                ),
+            ),
+            foreign=True,
+        )
+        for name in lacking
+    ]
+
+
+def _agent(path: Path) -> dict[str, Any]:
+    text = _text(documents.read(path, MAX_BYTES))
+    front, body = _parts(text) if path.suffix == ".md" else (text, "")
+    given = _mapping(front)
+    meta = given.get("meta") if isinstance(given.get("meta"), Mapping) else given
+    name = _word(meta, "name") or _word(given, "name") or path.stem
+    if not _ID.fullmatch(name):
+        raise _refused("form", f"names the agent {name!r:.80}; names are of letters, digits and _ . - (at most 64)")
+    role = body.strip() or _word(given, "instruction") or _word(meta, "description") or ""
+    return {
+        "id": name,
+        "archetype": ARCHETYPE,
+        "tier": "t5",
+        "backend": _word(given, "backend") or DEFAULT_BACKEND,
+        "model": _word(given, "model"),
+        "role": role,
+        "modes": ["pipeline"],
+    }
+
+
+def _text(content: bytes) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _refused("not_utf8", f"is not UTF-8 at its byte {error.start}") from error
+
+
+def _parts(text: str) -> tuple[str, str]:
+    found = _FRONT.match(text)
+    return (found["front"], found["body"]) if found else ("", text)
+
+
+def _mapping(text: str) -> Mapping[str, Any]:
+    import yaml
+
+    try:
+        # The parser in C overflows where texts are nested very deep; this one says so.
+        value = yaml.load(text, Loader=yaml.SafeLoader)
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
+        raise _refused("syntax", f"has a head that is not YAML: {str(error).splitlines()[0]:.200}") from error
+    if value is not None and not isinstance(value, Mapping):
+        raise _refused("type", "has a head that is no mapping")
+    return value or {}
+
+
+def _word(given: Any, name: str) -> str | None:
+    value = given.get(name) if isinstance(given, Mapping) else None
+    return value.strip() or None if isinstance(value, str) else None
+
+
+def _refused(code: str, message: str) -> errors.InputRefused:
+    return errors.InputRefused(flaws=[errors.Flaw(path="$", code=code, message=message)])
