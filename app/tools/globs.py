@@ -104,7 +104,7 @@ class _Search:
 def _names(pattern: str) -> Sequence[str | Wildcard]:
     if not pattern.strip():
         raise failures.invalid_pattern(pattern, "it is blank")
-    if "**" in pattern:
+    if "**" in pattern.split("/"):
         raise failures.invalid_pattern(pattern, "** is not supported")
     if not _is_text(pattern):
         raise failures.invalid_pattern(pattern, "it holds half a surrogate pair")
