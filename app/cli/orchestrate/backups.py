@@ -11,12 +11,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from app import bootstrap
+from app.cli.orchestrate.places import STATE
 from app.engine import ports, records
 
 KEPT = 3
 """Backups that a run keeps."""
-STATE = "state.json"
-"""The file that is copied."""
 
 Show = Callable[[str], Awaitable[None]]
 """Writes the files of a run out as they should stand now."""

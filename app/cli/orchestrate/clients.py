@@ -38,6 +38,13 @@ class WorkflowClient(local.FolderClient):
     Run workflows that lie anywhere, and look after their runs.
     """
 
+    @property
+    def stopped(self) -> bool:
+        """
+        Tell whether a signal has asked for a stop.
+        """
+        return self._signals is not None and self._signals.asked > 0
+
     async def begin(self, request: requests.StartRequest, edition: editions.Edition) -> str:
         """
         Start a run of a workflow and return its id.

@@ -4,6 +4,7 @@ The command `orchestrate`, and its subcommands (workflow-dsl, CLI contract).
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -109,9 +110,10 @@ def watch(asked: running.Asked, workflow: Path, **more: Any) -> int:
     from app.cli.orchestrate import watching
 
     context, path = given.context_of(more), asked.place.workspace / workflow
+    each = dataclasses.replace(asked, heeds_late_stops=True)
 
     def once() -> int:
-        return running.run(asked, workflows.read(workflow, asked.place), context, running.Queue())
+        return running.run(each, workflows.read(workflow, asked.place), context, running.Queue())
 
     return watching.Watcher(path, str(workflow), once, clock.SystemClock()).watch()
 

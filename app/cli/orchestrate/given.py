@@ -15,8 +15,7 @@ import click
 
 from app.cli import arguments
 from app.cli.orchestrate import cleaning, places
-from app.cli.orchestrate.running import Asked
-from app.cli.orchestrate.telling import Output
+from app.cli.orchestrate.running import Asked, Output
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

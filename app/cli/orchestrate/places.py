@@ -27,6 +27,8 @@ RUNS = "runs"
 """Folder of the runs in it."""
 STATE_DIR = "ORCHESTRATE_STATE_DIR"
 """Variable that names the state directory."""
+STATE = "state.json"
+"""The state file in a run's folder."""
 LATEST = "latest"
 """Name that stands for the newest run."""
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from app import errors
 from app.cli import terminal
-from app.cli.orchestrate import endings, links, running, telling, workflows
-from app.cli.orchestrate.places import LATEST
+from app.cli.orchestrate import endings, links, running, workflows
+from app.cli.orchestrate.places import LATEST, STATE
 
 if TYPE_CHECKING:
     from app.cli.orchestrate import clients
@@ -137,7 +137,7 @@ async def _repair(connected: clients.WorkflowClient, run_id: str) -> None:
 
 
 def _tell_state(asked: Asked, run_id: str) -> None:
-    path = asked.place.run_root(run_id) / telling.STATE
+    path = asked.place.run_root(run_id) / STATE
     try:
         whole = isinstance(json.loads(path.read_bytes()), dict)
     except (OSError, ValueError, RecursionError):
@@ -172,7 +172,7 @@ def _anew(asked: Asked, run_id: str) -> int:
 def _former(root: Path, run_id: str) -> _Former:
     if "/" in run_id or not root.is_dir():
         raise errors.NotFound(f"there is no run {run_id!r:.80}", code="run_not_found")
-    for name in ("start.json", telling.STATE):
+    for name in ("start.json", STATE):
         with contextlib.suppress(OSError, ValueError, TypeError, RecursionError, KeyError, AttributeError):
             told = json.loads((root / name).read_bytes())
             return _of_start(told) if name == "start.json" else _of_state(told)

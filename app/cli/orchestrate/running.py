@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from app import errors
 from app.cli import nesting, terminal
-from app.cli.orchestrate import endings, links, processed, telling
+from app.cli.orchestrate import endings, links, processed
 from app.cli.orchestrate.places import Place
-from app.cli.orchestrate.telling import Output
 
 if TYPE_CHECKING:
     from app.cli.orchestrate import clients
@@ -26,6 +25,33 @@ ONLY = "only_step"
 """Label of runs that take a single step of their workflow."""
 INSTEAD = "instead_of"
 """Label of runs that were begun anew in place of another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """
+    What is printed and logged of a run.
+    """
+
+    quiet: bool = False
+    """Whether stdout gets the run's id alone."""
+    verbose: bool = False
+    """Whether stderr gets the log."""
+    as_json: bool = False
+    """Whether stdout gets the run at its rest as JSON, and nothing else."""
+    progress: bool = False
+    """Whether progress is drawn on stderr."""
+    trace: bool = False
+    """Whether lines of the log carry trace ids."""
+    level: str = "info"
+    """Least level that is logged."""
+
+    @property
+    def tells_steps(self) -> bool:
+        """
+        Tell whether stdout gets a line for each step.
+        """
+        return not (self.quiet or self.as_json or self.progress)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +68,8 @@ class Asked:
     """Options of the run, those that were given."""
     backup: bool = False
     """Whether the state is backed up before each step."""
+    heeds_late_stops: bool = False
+    """Whether a stop counts that came when the run was over already, since others would follow it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,15 +139,15 @@ def execute(asked: Asked, work: Callable[[clients.WorkflowClient], Awaitable[int
     from app import bootstrap
     from app.cli.orchestrate import backups
 
-    if not asked.backup:
-        return asked.place.ask(work)
     kept = backups.Backups()
 
-    async def backed_up(connected: clients.WorkflowClient) -> int:
+    async def heeding(connected: clients.WorkflowClient) -> int:
         kept.show = connected.show
-        return await work(connected)
+        code = await work(connected)
+        return endings.ExitCode.INTERRUPTED if asked.heeds_late_stops and connected.stopped else code
 
-    return asked.place.ask(backed_up, world=kept.world(bootstrap.real_world(os.environ)))
+    world = bootstrap.real_world(os.environ)
+    return asked.place.ask(heeding, world=kept.world(world) if asked.backup else world)
 
 
 async def follow(
@@ -131,6 +159,8 @@ async def follow(
     Args:
         after: Number of the last event that was told by another process; None: the run is new.
     """
+    from app.cli.orchestrate import telling
+
     told = telling.Telling(asked.place, workflow, run_id, asked.output)
     try:
         return told.tell_rest(await told.follow(connected, after))

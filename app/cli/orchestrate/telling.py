@@ -7,51 +7,21 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.cli import endings as common
 from app.cli import formats, terminal
 from app.cli.orchestrate import drawing, endings, keys, log
-from app.cli.orchestrate.places import Place
+from app.cli.orchestrate.places import STATE, Place
 
 if TYPE_CHECKING:
     from app.cli import client
     from app.cli.orchestrate import clients
+    from app.cli.orchestrate.running import Output
     from app.cli.orchestrate.workflows import Workflow
 
-STATE = "state.json"
-"""The state file in a run's folder."""
-
 _SHOWN = {"done": "completed", "cancelled": "failed"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
-    """
-    What is printed and logged of a run.
-    """
-
-    quiet: bool = False
-    """Whether stdout gets the run's id alone."""
-    verbose: bool = False
-    """Whether stderr gets the log."""
-    as_json: bool = False
-    """Whether stdout gets the run at its rest as JSON, and nothing else."""
-    progress: bool = False
-    """Whether progress is drawn on stderr."""
-    trace: bool = False
-    """Whether lines of the log carry trace ids."""
-    level: str = "info"
-    """Least level that is logged."""
-
-    @property
-    def tells_steps(self) -> bool:
-        """
-        Tell whether stdout gets a line for each step.
-        """
-        return not (self.quiet or self.as_json or self.progress)
 
 
 class Telling:

@@ -30,7 +30,7 @@ class Watcher:
 
     def watch(self) -> int:
         """
-        Go on until Ctrl-C: 0 if nothing was under way, else what the run that was cut off says.
+        Go on until Ctrl-C: 0 if nothing was under way, else 130.
         """
         import asyncio
 

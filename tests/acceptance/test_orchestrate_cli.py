@@ -1,0 +1,616 @@
+"""
+The program `orchestrate` as users run it: real processes, signals, kills, damaged files; what its document says beyond
+the numbered items, which have tests of their own beside this file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance import programs
+from tests.acceptance.orchestrate.workspaces import FLOW, Finished, Workspace, loop, orchestrate, shell
+
+HEAVY = ("alembic", "asyncio", "fastapi", "httpx", "jsonschema", "pydantic", "re2", "sqlalchemy", "sqlmodel", "uvicorn")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    """
+    Make an empty workspace.
+    """
+    path = tmp_path / "work"
+    path.mkdir()
+    return Workspace(path)
+
+
+@contextlib.contextmanager
+def going(*arguments: str, workspace: Workspace) -> Iterator[subprocess.Popen[str]]:
+    """
+    Run the program itself for the length of the block.
+    """
+    command = [sys.executable, "-m", "app.cli.orchestrate", *arguments]
+    process = subprocess.Popen(
+        command,
+        cwd=workspace.path,
+        env=workspace.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def stuck(workspace: Workspace) -> None:
+    """
+    Write a workflow whose second step ends only when there is a file `go`.
+    """
+    waits = "echo begun >> trace; until [ -e go ]; do sleep 0.02; done; echo over >> trace"
+    workspace.flow(shell("First", "echo first >> trace"), shell("Second", waits), shell("Third", "echo third >> trace"))
+
+
+def interrupted(workspace: Workspace, *arguments: str, by: int = signal.SIGINT) -> tuple[int, str, str]:
+    """
+    Run the workflow and send a signal while its second step is under way.
+    """
+    stuck(workspace)
+    with going("run", FLOW, *arguments, workspace=workspace) as process:
+        until(lambda: "begun" in _text(workspace, "trace"), "the second step has begun")
+        process.send_signal(by)
+        out, err = process.communicate(timeout=30)
+    return process.returncode, out, err
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    """
+    Wait until something holds.
+    """
+    for _ in range(1500):
+        if holds():
+            return
+        threading.Event().wait(0.02)
+    raise AssertionError(f"it never came that {what}")
+
+
+def latest(workspace: Workspace) -> Path:
+    """
+    Return the folder that `latest` leads to.
+    """
+    return workspace.runs / os.readlink(workspace.runs / "latest")
+
+
+def state(workspace: Workspace) -> dict[str, Any]:
+    """
+    Return the state of the newest run.
+    """
+    shown: dict[str, Any] = json.loads((latest(workspace) / "state.json").read_text())
+    return shown
+
+
+def again(workspace: Workspace, *arguments: str, code: int = 0) -> Finished:
+    """
+    Resume the newest run.
+    """
+    return orchestrate("resume", "latest", *arguments, workspace=workspace, code=code)
+
+
+# -- running
+
+
+def test_help_needs_nothing_heavy():
+    """
+    What answers at once loads no engine.
+    """
+    loaded = f"print(sorted({set(HEAVY)!r} & set(sys.modules)))"
+    code = f"import sys\nfrom app.cli.orchestrate import command\ncommand.execute(['--help'])\n{loaded}"
+    told = subprocess.run([sys.executable, "-c", code], cwd=programs.ROOT, capture_output=True, text=True, check=True)
+
+    assert told.stdout.splitlines()[-1] == "[]"
+
+
+def test_nothing_is_made_outside_of_its_folder(workspace: Workspace):
+    """
+    A run leaves `.orchestrate` and nothing else, kept from git; what is refused leaves nothing at all.
+    """
+    workspace.flow(shell("A", "true"))
+    workspace.write("bad.yaml", "steps: 1")
+    orchestrate("run", "bad.yaml", workspace=workspace, code=2)
+    orchestrate("run", FLOW, "--dry-run", workspace=workspace)
+    orchestrate("resume", "latest", workspace=workspace, code=2)
+    orchestrate("clean", "--older-than", "0d", workspace=workspace)
+    before = sorted(os.listdir(workspace.path))
+    orchestrate("run", FLOW, workspace=workspace)
+
+    assert before == ["bad.yaml", FLOW]
+    assert sorted(os.listdir(workspace.path)) == [".orchestrate", "bad.yaml", FLOW]
+    assert "/runs/" in (workspace.path / ".orchestrate" / ".gitignore").read_text().splitlines()
+
+
+def test_a_run_is_told_step_by_step(workspace: Workspace):
+    """
+    Each step has a line with its number and what came of it; a failure is told with the way on.
+    """
+    steps = [
+        shell("Say", "true"),
+        loop("Each", shell("Do", "exit $0", "${item}"), items=["0", "3"]),
+        shell("No", "true"),
+    ]
+    workspace.flow(*steps)
+    told = orchestrate("run", FLOW, workspace=workspace, code=1)
+    run_id = latest(workspace).name
+    shown = [line.partition(" (")[0] for line in told.stdout.splitlines()]
+
+    assert shown == [
+        f"run {run_id} started: .orchestrate/runs/{run_id}",
+        "[1/3] Say: completed",
+        "[2/3] Each[0].Do: completed",
+        "[2/3] Each[1].Do: failed",
+        f"run {run_id} failed",
+    ]
+    assert told.stderr.splitlines()[1:] == [
+        f"logs: .orchestrate/runs/{run_id}/logs",
+        f"go on with: orchestrate resume {run_id}",
+    ]
+
+
+def test_output_can_be_less_or_json(workspace: Workspace):
+    """
+    `--quiet` leaves the run's id, `--json` one object with the state and the exit code.
+    """
+    workspace.flow(shell("A", "exit 4"))
+    quiet = orchestrate("run", FLOW, "--quiet", workspace=workspace, code=1)
+    told = json.loads(orchestrate("run", FLOW, "--json", workspace=workspace, code=1).stdout)
+
+    assert quiet.stdout.strip() in workspace.run_ids()
+    assert (told["status"], told["exit_code"], told["error"]["code"]) == ("failed", 1, "step_failed")
+    assert told["steps"]["A"]["exit_code"] == 4
+    assert told["run_root"] == f".orchestrate/runs/{told['run_id']}"
+
+
+def test_a_failure_that_was_passed_by_is_told(workspace: Workspace):
+    """
+    A run that went past failures is completed, and says which.
+    """
+    workspace.flow(shell("A", "exit 1"), shell("B", "true"))
+    told = orchestrate("run", FLOW, "--on-error", "continue", workspace=workspace)
+
+    assert told.stdout.splitlines()[-1].endswith("completed, past failures of A")
+    assert told.state["status"] == "completed"
+
+
+def test_progress_is_drawn_on_stderr(workspace: Workspace):
+    """
+    Steps and items are told in the form of the document; stdout has the run alone.
+    """
+    workspace.flow(
+        shell("List", "printf 'a\\nb\\n'", output_capture="lines"),
+        loop("Each", shell("Do", "true"), items_from="steps.List.lines"),
+    )
+    told = orchestrate("run", FLOW, "--progress", workspace=workspace)
+    lines = [line.replace("(1s)", "(0s)") for line in told.stderr.splitlines()]
+
+    assert lines == [
+        "[1/2] List: Running (0s)...",
+        "[1/2] List: Completed (0s)",
+        "[2/2] Each: Running (0s)...",
+        "  └─ for_each: [1/2] Processing a",
+        "  └─ for_each: [2/2] Processing b",
+        "[2/2] Each: Completed (0s)",
+    ]
+    assert len(told.stdout.splitlines()) == 2
+
+
+def test_a_secret_is_in_no_log_and_no_line(workspace: Workspace):
+    """
+    What a step says of a secret is masked in the log, on stderr and in the JSON.
+    """
+    workspace.env["ACCESS_KEY"] = "sk-very-secret"
+    workspace.flow(shell("A", 'echo "$ACCESS_KEY" >&2; echo "$ACCESS_KEY"; exit 3', secrets=["ACCESS_KEY"]))
+    told = orchestrate("run", FLOW, "--json", "--verbose", "--debug", workspace=workspace, code=1)
+    kept = "".join(path.read_text() for path in latest(workspace).rglob("*") if path.is_file())
+
+    assert "sk-very-secret" not in told.told + kept
+    assert "***" in told.stdout
+
+
+def test_a_reader_that_goes_away_stops_the_run(workspace: Workspace):
+    """
+    When nobody reads stdout any more the run is left to resume, and the way on is told.
+    """
+    workspace.flow(*(shell(f"S{number}", "sleep 0.2") for number in range(20)))
+    with going("run", FLOW, workspace=workspace) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr is not None
+        told = process.stderr.read()
+        code = process.wait(30)
+
+    assert code == 141
+    assert "go on with: orchestrate resume" in told
+    assert state(workspace)["status"] == "running"
+
+
+# -- stopping and going on
+
+
+def test_ctrl_c_ends_the_programs_and_leaves_a_run_to_resume(workspace: Workspace):
+    """
+    The step that was cut off runs again, those before it do not.
+    """
+    code, out, err = interrupted(workspace)
+    workspace.write("go")
+    resumed = again(workspace)
+
+    assert code == 130
+    assert out.splitlines()[-1].endswith("interrupted")
+    assert f"go on with: orchestrate resume {latest(workspace).name}" in err
+    assert workspace.read("trace").split() == ["first", "begun", "begun", "over", "third"]
+    assert resumed.state["status"] == "completed"
+
+
+def test_a_run_can_be_interrupted_again_and_told_anew(workspace: Workspace):
+    """
+    A resumed run is left as any other, and goes on with options of its own.
+    """
+    interrupted(workspace, by=signal.SIGTERM)
+    with going("resume", "latest", workspace=workspace) as process:
+        until(lambda: workspace.read("trace").count("begun") == 2, "the second step has begun again")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    workspace.write("go")
+    plain = again(workspace, "--on-error", "continue", "--debug")
+
+    assert process.returncode == 130
+    assert plain.state["status"] == "completed"
+    assert workspace.read("trace").split() == ["first", "begun", "begun", "begun", "over", "third"]
+
+
+def test_a_killed_run_goes_on(workspace: Workspace):
+    """
+    After SIGKILL nothing of the programs is left, and the run is resumed behind its last step.
+    """
+    code, _, _ = interrupted(workspace, by=signal.SIGKILL)
+    before = state(workspace)
+    workspace.write("go")
+    again(workspace)
+
+    assert code == -signal.SIGKILL
+    assert (before["status"], before["steps"]["First"]["status"]) == ("running", "completed")
+    assert workspace.read("trace").split().count("first") == 1
+
+
+def test_a_completed_run_needs_no_resuming(workspace: Workspace):
+    """
+    Who resumes it until it is done is done.
+    """
+    workspace.flow(shell("A", "echo a >> trace"))
+    orchestrate("run", FLOW, workspace=workspace)
+
+    assert "is completed" in again(workspace).stdout
+    assert workspace.read("trace") == "a\n"
+
+
+def test_a_run_of_another_process_is_not_resumed(workspace: Workspace):
+    """
+    While it executes elsewhere, nobody else takes it up.
+    """
+    stuck(workspace)
+    with going("run", FLOW, workspace=workspace):
+        until(lambda: "begun" in _text(workspace, "trace"), "the second step has begun")
+        refused = again(workspace, code=2)
+
+    assert "run_busy" in refused.stderr
+
+
+def test_a_changed_workflow_is_refused(workspace: Workspace):
+    """
+    Both checksums are told, nothing is executed; unchanged again, it goes on.
+    """
+    workspace.flow(shell("A", "echo a >> trace; exit $0", "${context.code}"), context={"code": "1"})
+    orchestrate("run", FLOW, workspace=workspace, code=1)
+    before = workspace.read(FLOW)
+    workspace.write(FLOW, f"{before}\n")
+    refused = again(workspace, code=2)
+    told = json.loads(again(workspace, "--json", code=2).stdout)
+    (workspace.path / FLOW).unlink()
+    missing = again(workspace, code=2)
+    workspace.write(FLOW, before)
+    again(workspace, code=1)
+
+    assert refused.stderr.count("sha256:") == 2
+    assert (told["error"]["code"], told["exit_code"]) == ("workflow_changed", 2)
+    assert "not there" in missing.stderr
+    assert workspace.read("trace") == "a\na\n"
+
+
+def test_a_forced_restart_is_another_run(workspace: Workspace):
+    """
+    The context that was given is kept, what the workflow says itself is taken anew, and the old run stays whole.
+    """
+    workspace.flow(
+        shell("A", 'echo "$0 $1" >> trace; exit 1', "${context.given}", "${context.own}"), context={"own": 1}
+    )
+    orchestrate("run", FLOW, "--context", "given=g", workspace=workspace, code=1)
+    old, journal = latest(workspace), (latest(workspace) / "steps.jsonl").read_bytes()
+    workspace.flow(shell("A", 'echo "$0 $1" >> trace', "${context.given}", "${context.own}"), context={"own": 2})
+    told = again(workspace, "--force-restart")
+
+    assert workspace.read("trace") == "g 1\ng 2\n"
+    assert (old / "steps.jsonl").read_bytes() == journal
+    assert latest(workspace) != old
+    assert latest(workspace).name in told.stderr
+    assert json.loads((latest(workspace) / "start.json").read_text())["labels"] == {"instead_of": old.name}
+
+
+def test_a_forced_restart_ends_what_it_replaces(workspace: Workspace):
+    """
+    An interrupted run is not left to be resumed beside its successor.
+    """
+    interrupted(workspace)
+    old = latest(workspace)
+    workspace.write("go")
+    again(workspace, "--force-restart")
+
+    assert json.loads((old / "run.json").read_text())["status"] == "cancelled"
+    assert state(workspace)["status"] == "completed"
+
+
+# -- damage
+
+
+def fail_late(workspace: Workspace) -> Path:
+    """
+    Leave a run that failed in its third step; return its folder.
+    """
+    steps = [shell(name, f"echo {name} >> trace") for name in ("A", "B")]
+    workspace.flow(*steps, shell("C", "echo C >> trace; [ -e go ]"))
+    orchestrate("run", FLOW, workspace=workspace, code=1)
+    workspace.write("go")
+    return latest(workspace)
+
+
+@pytest.mark.parametrize("damage", [b"{broken", b"[]", b"", None])
+def test_a_damaged_state_file_is_made_anew(workspace: Workspace, damage: bytes | None):
+    """
+    The state is made from the journal, so that nothing has to be repaired or rolled back.
+    """
+    root = fail_late(workspace)
+    (root / "state.json").unlink()
+    if damage is not None:
+        (root / "state.json").write_bytes(damage)
+    resumed = again(workspace)
+
+    assert "made anew" in resumed.stderr
+    assert [resumed.steps[name]["status"] for name in "ABC"] == ["completed"] * 3
+    assert workspace.read("trace").split() == ["A", "B", "C", "C"]
+
+
+def test_a_damaged_journal_is_repaired_when_asked(workspace: Workspace):
+    """
+    Without the flag it is refused with the ways out; with it the steps before the damage are kept.
+    """
+    root = fail_late(workspace)
+    lines = (root / "steps.jsonl").read_bytes().splitlines(keepends=True)
+    (root / "steps.jsonl").write_bytes(lines[0] + b"damage\n" + lines[2])
+    refused = again(workspace, code=2)
+    repaired = again(workspace, "--repair")
+
+    assert "--repair" in refused.stderr
+    assert "--force-restart" in refused.stderr
+    assert "steps.jsonl.damaged-1" in repaired.stderr
+    assert workspace.read("trace").split() == ["A", "B", "C", "B", "C"]
+    assert repaired.state["status"] == "completed"
+
+
+def test_what_cannot_be_repaired_can_be_begun_anew(workspace: Workspace):
+    """
+    Where the run's beginning cannot be read, its state file says what to run.
+    """
+    root = fail_late(workspace)
+    (root / "start.json").write_text("damage")
+    refused = again(workspace, "--repair", code=2)
+    told = again(workspace, "--force-restart")
+
+    assert "--force-restart" in refused.stderr
+    assert told.state["status"] == "completed"
+    assert latest(workspace) != root
+
+
+def test_backups_hold_earlier_states(workspace: Workspace):
+    """
+    Each copy is whole and shows its own step as the one that is running; debug mode makes them, too.
+    """
+    workspace.flow(*(shell(name, "true") for name in "ABCDE"))
+    orchestrate("run", FLOW, "--backup-state", workspace=workspace)
+    copies = {path.name: json.loads(path.read_text()) for path in latest(workspace).glob("*.bak")}
+    orchestrate("run", FLOW, "--debug", workspace=workspace)
+
+    assert set(copies) == {f"state.json.step_{name}.bak" for name in "CDE"}
+    assert [(name, copies[f"state.json.step_{name}.bak"]["steps"][name]["status"]) for name in "CDE"] == [
+        ("C", "running"),
+        ("D", "running"),
+        ("E", "running"),
+    ]
+    assert len(list(latest(workspace).glob("*.bak"))) == 3
+
+
+# -- the other commands
+
+
+def test_a_step_is_run_alone(workspace: Workspace):
+    """
+    Only that step is taken, wherever it would lead; an interrupted one is resumed as it was.
+    """
+    workspace.flow(
+        shell("A", "echo a >> trace", success="C"),
+        shell("B", 'echo "b ${context.x}" >> trace', failure="A"),
+        shell("C", "echo c >> trace"),
+    )
+    orchestrate("run-step", "A", "--workflow", FLOW, workspace=workspace)
+    orchestrate("run-step", "B", "--workflow", FLOW, "--context", "x=1", workspace=workspace)
+    failed = orchestrate("run-step", "B", "--workflow", FLOW, workspace=workspace, code=1)
+    unknown = orchestrate("run-step", "D", "--workflow", FLOW, workspace=workspace, code=2)
+    workspace.write(FLOW, workspace.read(FLOW))
+    resumed = again(workspace, code=1)
+
+    assert workspace.read("trace") == "a\nb 1\n"
+    assert failed.steps["B"]["exit_code"] == 2
+    assert "no step 'D'" in unknown.stderr
+    assert set(resumed.steps) == {"B"}
+
+
+def test_watching_runs_again_until_ctrl_c(workspace: Workspace):
+    """
+    Each change of the file is a run of its own.
+    """
+    workspace.flow(shell("A", "echo one >> trace"))
+    with going("watch", FLOW, workspace=workspace) as process:
+        until(lambda: "one" in _text(workspace, "trace"), "the first run is over")
+        workspace.write("fresh", workspace.read(FLOW).replace("one", "two"))
+        (workspace.path / "fresh").replace(workspace.path / FLOW)
+        until(lambda: "two" in _text(workspace, "trace"), "the second run is over")
+        until(lambda: len(_completed(workspace)) == 2, "both are completed")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+
+    assert process.returncode in (0, 130)
+    assert len(workspace.run_ids()) == 2
+
+
+def test_old_runs_are_removed_and_unfinished_ones_stay(workspace: Workspace):
+    """
+    What has ended long enough goes with its folder and links; what can be resumed is kept.
+    """
+    interrupted(workspace)
+    kept = latest(workspace).name
+    workspace.flow(shell("A", "true"))
+    orchestrate("run", FLOW, workspace=workspace)
+    gone = latest(workspace).name
+    young = orchestrate("clean", "--older-than", "1d", workspace=workspace)
+    shown = orchestrate("clean", "--older-than", "0s", "--dry-run", "--json", workspace=workspace)
+    there = workspace.run_ids()
+    told = orchestrate("clean", workspace=workspace, ORCHESTRATE_KEEP_RUNS="0")
+
+    assert "no run is old enough" in young.stdout
+    assert json.loads(shown.stdout) == {"removed": [], "old": [gone], "unfinished": 1}
+    assert set(there) == {kept, gone}
+    assert told.stdout == f"removed run {gone}\n"
+    assert workspace.run_ids() == [kept]
+    assert latest(workspace).name == kept
+    assert os.listdir(workspace.runs / ".trash") == []
+
+
+def test_a_state_directory_has_links_to_its_runs(workspace: Workspace, tmp_path: Path):
+    """
+    Runs can be kept elsewhere, found there by their ids, and resumed from there.
+    """
+    place = tmp_path / "state"
+    workspace.flow(shell("A", "echo ${run.root}; [ -e go ]"))
+    told = orchestrate("run", FLOW, "--state-dir", place, "--quiet", workspace=workspace, code=1)
+    run_id = told.stdout.strip()
+    workspace.write("go")
+    resumed = orchestrate("resume", run_id, workspace=workspace, ORCHESTRATE_STATE_DIR=str(place))
+    shown = json.loads((place / run_id / "state.json").read_text())
+
+    assert resumed.code == 0
+    assert os.readlink(place / "latest") == run_id
+    assert shown["steps"]["A"]["output"] == f"{place}/.orchestrate/runs/{run_id}\n"
+    assert not (workspace.path / ".orchestrate").exists()
+
+
+def test_an_archive_is_made_of_what_a_run_leaves(workspace: Workspace):
+    """
+    It lies in the run's folder unless it is to lie elsewhere, and a run that fails has none.
+    """
+    workspace.flow(shell("A", "mkdir -p processed/now; echo x > processed/now/a.task; exit $0", "${context.code}"))
+    orchestrate("run", FLOW, "--archive-processed", "--context", "code=0", workspace=workspace)
+    archive = latest(workspace) / "processed.zip"
+    orchestrate("run", FLOW, "--archive-processed", "out.zip", "--context", "code=1", workspace=workspace, code=1)
+
+    assert zipfile.ZipFile(archive).namelist() == ["now/", "now/a.task"]
+    assert not (workspace.path / "out.zip").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", "nowhere.yaml"),
+        ("run", "."),
+        ("run", FLOW, "--context", "x"),
+        ("run", FLOW, "--context-file", "nowhere.json"),
+        ("run", FLOW, "--on-error", "interactive"),
+        ("run", FLOW, "--state-dir", FLOW),
+        ("run", FLOW, "--max-retries", "x"),
+        ("resume", "nobody"),
+        ("resume", "../x"),
+        ("resume", "latest", "--repair", "--force-restart"),
+        ("run-step", "A"),
+        ("clean", "--older-than", "7"),
+        ("frob",),
+    ],
+    ids=" ".join,
+)
+def test_what_cannot_be_meant_is_refused(workspace: Workspace, arguments: tuple[str, ...]):
+    """
+    Each is told in a few words, and nothing is made.
+    """
+    workspace.flow(shell("A", "true"))
+    told = orchestrate(*arguments, workspace=workspace, code=2)
+
+    assert 0 < len(told.stderr) < 500
+    assert os.listdir(workspace.path) == [FLOW]
+
+
+def test_the_same_runs_are_shown_by_the_other_program(workspace: Workspace):
+    """
+    `control-room`, told where they are, lists runs of workflows, `latest` not among them.
+    """
+    workspace.flow(shell("A", "true"))
+    orchestrate("run", FLOW, workspace=workspace)
+    env = workspace.environment() | {"CONTROL_ROOM_DATA_DIRECTORY": ".orchestrate"}
+    command = [sys.executable, "-m", "app", "runs", "list", "--json"]
+    told = subprocess.run(command, cwd=workspace.path, env=env, capture_output=True, text=True, check=True)
+
+    assert [(run["run_id"], run["status"]) for run in json.loads(told.stdout)] == [(latest(workspace).name, "done")]
+
+
+def test_it_can_be_called_as_a_module_too(workspace: Workspace):
+    """
+    The installed program and the module are the same.
+    """
+    told = subprocess.run(
+        [sys.executable, "-m", "app.cli.orchestrate", "--version"],
+        cwd=programs.ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert told.stdout.startswith("orchestrate ")
+
+
+def _text(workspace: Workspace, name: str) -> str:
+    path = workspace.path / name
+    return path.read_text() if path.exists() else ""
+
+
+def _completed(workspace: Workspace) -> list[str]:
+    shown = {name: workspace.runs / name / "state.json" for name in workspace.run_ids()}
+    return [name for name, file in shown.items() if file.exists() and '"status":"completed"' in file.read_text()[:600]]
