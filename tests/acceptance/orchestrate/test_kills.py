@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.acceptance import programs
+from tests.acceptance import processes, programs
 from tests.acceptance.orchestrate import workspaces
 from tests.acceptance.orchestrate.workspaces import FLOW, loop, orchestrate, shell
 from tests.unit.processes import broods
@@ -70,7 +70,7 @@ def judge(workspace: workspaces.Workspace, state: dict[str, Any]) -> None:
 def test_the_program_is_killed_and_resumes(workspace: workspaces.Workspace) -> None:
     """After kill -9 in the third iteration of five `resume` begins with that iteration."""
     prepare(workspace)
-    with workspaces.going("run", FLOW, workspace=workspace, cold=True) as process:
+    with workspaces.going("run", FLOW, workspace=workspace, **processes.COLD) as process:
         asyncio.run(broods.until(stuck(workspace), 60))
         process.kill()
         process.wait()

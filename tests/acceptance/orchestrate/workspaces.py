@@ -214,7 +214,7 @@ def orchestrate(
     """
     before = workspace.run_ids()
     environ, folder = workspace.environment() | given, cwd or workspace.path
-    done = processes.run(MODULE, *map(str, arguments), environ=environ, folder=folder, cold=cold)
+    done = processes.run(MODULE, *map(str, arguments), environ=environ, folder=folder)
     has_run = arguments[0] == "resume" or workspace.run_ids() != before
     root = (workspace.runs / "latest").resolve() if has_run else None
     finished = Finished(*done, root)
@@ -271,17 +271,17 @@ def serving(folder: Path, **given: str) -> Iterator[Serving]:
     """
     project = programs.Project(folder)
     project.data.mkdir(parents=True)
-    with programs.service(project, ready=True, module="app", cold=False, **given) as service:
+    with programs.service(project, ready=True, module="app", **given) as service:
         yield Serving(project, service)
 
 
 @contextlib.contextmanager
-def going(*arguments: str, workspace: Workspace, cold: bool = False, **given: str) -> Iterator[processes.Started]:
+def going(*arguments: str, workspace: Workspace, **given: str) -> Iterator[processes.Started]:
     """
     Run the program for the length of the block.
     """
     environ = workspace.environment() | given
-    process = processes.start(MODULE, *arguments, environ=environ, folder=workspace.path, cold=cold)
+    process = processes.start(MODULE, *arguments, environ=environ, folder=workspace.path)
     try:
         yield process
     finally:
