@@ -23,6 +23,7 @@ _NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?
 _EQUALITIES, _ORDERS = ("==", "!="), ("<", ">", "<=", ">=")
 _TRUTHS = ("true", "false")
 _MOST_DEPTH = 32
+_EQUALS = "; equality is written =="
 
 Find: TypeAlias = Callable[[str], str]
 """Returns the text that a variable holds."""
@@ -283,7 +284,8 @@ def _tokens(text: str) -> Iterator[_Token]:
     while text[end:].strip():
         found = _TOKEN.match(text, end)
         if found is None:
-            raise Unreadable(f"cannot be read from {text[end:].strip()!r:.40} on")
+            rest = text[end:].strip()
+            raise Unreadable(f"cannot be read from {rest!r:.40} on{_EQUALS if rest.startswith('=') else ''}")
         end = found.end()
         if found["variable"] is not None:
             yield _Token("variable", found["name"])

@@ -19,6 +19,13 @@ DIALECT = "amplifier"
 
 _TOLD_HERE = ("oneOf",)
 _UNKNOWN = "unknown_field"
+_MOMENT = "must be a time in ISO 8601, as in 2025-11-18T14:30:00Z"
+_FORMS: Mapping[str, str] = {
+    "$.version": "must be a semantic version, as in 1.0.0 or 2.1.0-beta.1",
+    "$.created": _MOMENT,
+    "$.updated": _MOMENT,
+}
+"""What is said of values whose form is too long to show."""
 _MOST_FLAWS = 200
 
 _Object: TypeAlias = Mapping[str, plain.Json]
@@ -135,10 +142,12 @@ def _breaches(version: str, document: plain.Json) -> list[errors.Flaw]:
 
 def _explained(breaches: list[errors.Flaw], version: str, document: plain.Json) -> _Flaws:
     """
-    Say of each unknown field that a later version knows it, where that is so.
+    Say of each unknown field that a later version knows it, where that is so, and what is meant by forms.
     """
     later: set[str] | None = None
     for flaw in breaches:
+        if flaw.code == "invalid_value" and flaw.path in _FORMS:
+            flaw = dataclasses.replace(flaw, message=_FORMS[flaw.path])
         if flaw.code == _UNKNOWN and version == fields.FIRST:
             if later is None:
                 still = _breaches(fields.NEWEST, document | {"schema": fields.NEWEST})

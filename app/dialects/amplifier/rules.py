@@ -81,7 +81,7 @@ def flaws(document: _Object, version: str) -> _Flaws:
             yield from _of_command(spot)
             if "reply_schema" in spot.step:
                 yield from json_schemas.schema_flaws(spot.step["reply_schema"], (*spot.place, "reply_schema"))
-        yield from _of_loop(spot)
+        yield from _of_loop(spot, version)
         yield from _of_texts(spot, check)
     final = document.get("final_output")
     if isinstance(final, str) and final not in everywhere:
@@ -174,10 +174,11 @@ def _of_command(spot: walk.Spot) -> _Flaws:
             yield json_schemas.flaw((*spot.place, "command"), "quoted_variable", message)
 
 
-def _of_loop(spot: walk.Spot) -> _Flaws:
+def _of_loop(spot: walk.Spot, version: str) -> _Flaws:
     step = spot.step
+    known = {field.name for field in fields.KINDS["step"] if field.known_in(version)}
     for name, loops in _OF_LOOP.items():
-        if name in step and not any(loop in step for loop in loops):
+        if name in step and name in known and not any(loop in step for loop in loops):
             message = f"means nothing without {' or '.join(loops)}"
             yield json_schemas.flaw((*spot.place, name), "misplaced_field", message)
     for one, other in _TOGETHER:
