@@ -17,7 +17,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from app import clock, errors
 from app.api import errors as http_errors
 from app.api import ws_messages
-from app.control import narration, patience, talks
+from app.control import joining, narration, patience, talks
 from app.engine import plain, runs, states
 
 SERVICE_RESTART = 1012
@@ -146,7 +146,7 @@ class Connection:
     # -- to the client
 
     def _begun(self, start: runs.RunStart) -> None:
-        known = talks.conversation(start) in self._sessions or start.run_id in self._told
+        known = joining.conversation(start) in self._sessions or start.run_id in self._told
         if known and start.run_id not in self._telling and len(self._telling) < MOST_TOLD:
             self._tell(start.run_id, self._tell_run(start.run_id, self._told.get(start.run_id, 0)))
 

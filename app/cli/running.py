@@ -51,7 +51,7 @@ def run(place: options.Place, as_json: bool, dry_run: bool, detach: bool, **give
     async def work(connected: client.Client) -> int:
         started = await connected.start(request)
         output = following.Output.DETAIL if as_json else following.Output.TEXT
-        return await following.follow(connected, started["run_id"], output)
+        return await following.follow(connected, started["run_id"], output, answers=True)
 
     return place.ask(work, Access.START)
 
@@ -66,6 +66,7 @@ def _request(
         args=arguments.collect(given, args_file),
         labels=arguments.labels(labels),
         parent_run_id=nesting.parent_run_id(),
+        runs_above=nesting.runs_above(),
         **plain,
     )
 

@@ -1,5 +1,5 @@
 """
-Joining: a run that goes on with a conversation has it from the moment that it is accepted or sent on.
+Joining: a run has the conversation that it begins or goes on with from the moment that it is accepted or sent on.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 
 from app import errors
 from app.control.requests import StartRequest
+from app.dialects.agent_recipes import driver, parse
 from app.engine import conversations, pool_port, runs, states, stores, views
 
 
@@ -34,16 +35,14 @@ class Joining:
             errors.Conflict: as `RunStore.create`, or `session_locked`: the `holder` speaks in its conversation.
             errors.NoRoom, errors.StorageFault: the disk is full or failing.
         """
-        session_id = conversations.continued(start)
+        session_id = conversation(start)
         if session_id is None:
             return await self._store.create(start, exclusive=request.exclusive)
+        if conversations.continued(start) is None:
+            return await self._create(session_id, start, request)
         # One at a time, so that a repetition finds the run that the first one made, and not its conversation taken.
         async with self._turn:
-            repeated = await self._repeated(start)
-            if repeated is not None:
-                return stores.Created(run_id=repeated, existed=True)
-            async with self._claimed(session_id, start.run_id):
-                return await self._store.create(start, exclusive=request.exclusive)
+            return await self._create(session_id, start, request)
 
     async def resume(self, run_id: str, view: views.RunView, how: pool_port.Resume) -> states.RunState:
         """
@@ -63,6 +62,13 @@ class Joining:
         async with self._claimed(session_id, run_id):
             return await self._engine.resume(run_id, how)
 
+    async def _create(self, session_id: str, start: runs.RunStart, request: StartRequest) -> stores.Created:
+        repeated = await self._repeated(start)
+        if repeated is not None:
+            return stores.Created(run_id=repeated, existed=True)
+        async with self._claimed(session_id, start.run_id):
+            return await self._store.create(start, exclusive=request.exclusive)
+
     async def _repeated(self, start: runs.RunStart) -> str | None:
         if start.idempotency_key is None or start.request_sha256 is None:
             return None
@@ -75,3 +81,13 @@ class Joining:
                 yield
         except errors.AgentFailed as error:
             raise errors.Conflict(error.message, code=error.code, detail=error.detail) from error
+
+
+def conversation(start: runs.RunStart) -> str | None:
+    """
+    Return the conversation that a run begins in; None for a run that has none.
+    """
+    named = conversations.continued(start)
+    if named is not None or start.dialect != parse.DIALECT:
+        return named
+    return driver.agent_session_id(start.run_id, 0)

@@ -14,6 +14,7 @@ from app import clock, errors
 from app.control.beginnings import Beginnings, Listener
 from app.control.editions import Edition
 from app.control.entries import Entry
+from app.control.joining import conversation
 from app.control.narration import Message, Narrator
 from app.control.recipes import Catalogue
 from app.control.requests import StartRequest
@@ -265,16 +266,6 @@ class Talks:
         record = lines[0]
         text = record.output if record.blob is None else await self._store.read_blob(message.run_id, record.blob)
         return message.with_text(text)
-
-
-def conversation(start: runs.RunStart) -> str | None:
-    """
-    Return the conversation that a run begins in; None for a run that has none.
-    """
-    named = conversations.continued(start)
-    if named is not None or start.dialect != parse.DIALECT:
-        return named
-    return driver.agent_session_id(start.run_id, 0)
 
 
 def _speaks(view: views.RunView, agent_session_id: str) -> bool:

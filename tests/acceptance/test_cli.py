@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -185,6 +186,20 @@ def test_dry_run_starts_nothing(project: programs.Project):
     assert "words" in refused.stderr
     assert not (project.data / "runs").exists()
     assert "draft" in programs.control_room("run", "small", "--arg", "words=x", "--dry-run", project=project).stdout
+
+
+def test_run_counts_the_runs_above_it_in_another_project(project: programs.Project):
+    """
+    A command of a run of another project starts a run all the same, and is held to the same depth.
+    """
+    above: dict[str, Any] = {"CONTROL_ROOM_RUN_ID": "20260210T143000Z-abc123"}
+    shown = run_small(project, CONTROL_ROOM_DEPTH="1", **above)
+    start = json.loads((project.data / "runs" / str(shown["run_id"]) / "start.json").read_text())
+    words = ("run", "small", "--arg", "words=gate")
+    refused = programs.control_room(*words, project=project, code=2, CONTROL_ROOM_DEPTH="3", **above)
+
+    assert (shown["status"], start["depth"]) == ("done", 2)
+    assert "[depth_exceeded]" in refused.stderr
 
 
 def test_interrupted_run_says_how_to_go_on_and_goes_on(project: programs.Project):

@@ -14,6 +14,7 @@ import pytest
 
 from app import bootstrap, errors
 from app.control import requests
+from app.dialects.agent_recipes import driver
 from app.engine import states
 from app.storage import layout
 from tests.integration import served
@@ -85,6 +86,21 @@ async def test_a_run_that_waits_for_its_turn_has_its_conversation(service: serve
     assert (await service.show(waiting.json()["run_id"]))["status"] == "pending"
     _locked(refused, waiting.json()["run_id"])
     assert other.status_code == 201
+
+
+async def test_a_run_that_waits_for_its_turn_has_its_own_conversation(service: served.Served) -> None:
+    """A run that is to begin a conversation has that one, too, from the moment that it is accepted."""
+    first = await service.start("small", **SAID)
+    await service.until(first, step="fix")
+    waiting = await service.start("small", **SAID)
+    talk = driver.agent_session_id(waiting, 0)
+    refused = await _post(service, talk, share_workspace=True)
+    await service.http.post(f"/api/runs/{waiting}/cancel")
+    await service.until(waiting, "cancelled")
+    after = await _post(service, talk, share_workspace=True)
+
+    _locked(refused, waiting)
+    assert after.status_code == 201
 
 
 async def test_of_two_at_once_one_has_it(service: served.Served) -> None:
