@@ -82,6 +82,8 @@ def _found(said: str) -> plain.Json:
     """
     Return the first JSON in the midst of words: a fenced block before anything else.
     """
+    if len(said) > json_text.MAX_CHARACTERS:
+        raise NoData("not_json", f"the reply has more than {json_text.MAX_CHARACTERS} characters and is no JSON")
     for block in _BLOCK.finditer(said):
         value = _value(block["inside"])
         if value is not None:

@@ -4,12 +4,11 @@ Rules that no schema can tell: what excludes what, what a name refers to, what a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from app import errors
-from app.dialects.amplifier import conditions, fields, templates, walk
+from app.dialects.amplifier import commands, conditions, fields, templates, walk
 from app.engine import json_schemas, json_text, plain
 
 MOST_STEPS = 2_000
@@ -52,7 +51,6 @@ _TOGETHER = (
 )
 _NAMES = ("as", "index_as", "collect", "output", "output_exit_code")
 _CONDITIONS = ("condition", "while_condition", "break_if", "break_when")
-_QUOTED = re.compile(r"'[^'\n]*'|\"(?:[^\"\\\n]|\\.)*\"|\\.")
 
 _Object: TypeAlias = Mapping[str, plain.Json]
 _Flaws: TypeAlias = Iterator[errors.Flaw]
@@ -168,10 +166,8 @@ def _of_type(spot: walk.Spot) -> _Flaws:
 
 def _of_command(spot: walk.Spot) -> _Flaws:
     command = spot.step.get("command")
-    for found in _QUOTED.finditer(command) if isinstance(command, str) else ():
-        if found[0].startswith("'") and any(templates.names(found[0])):
-            message = f"{found[0]:.80} is quoted so that the shell puts nothing in; use double quotes"
-            yield json_schemas.flaw((*spot.place, "command"), "quoted_variable", message)
+    for code, message in commands.problems(command) if isinstance(command, str) else ():
+        yield json_schemas.flaw((*spot.place, "command"), code, message)
 
 
 def _of_loop(spot: walk.Spot, version: str) -> _Flaws:
