@@ -106,9 +106,11 @@ def of(workflow: Workflow, place: Place) -> Processed:
         raise _refused(named, "is the workspace itself")
     if not folder.is_relative_to(place.workspace):
         raise _refused(named, f"leads out of the workspace, to {folder}")
-    for kept, what in ((place.data.resolve(), "runs"), (workflow.path.resolve(), "workflow")):
-        if kept.is_relative_to(folder) or (what == "runs" and folder.is_relative_to(kept)):
-            raise _refused(named, f"is where the {what} lies" if what == "workflow" else "is where the runs lie")
+    runs = place.data.resolve()
+    if runs.is_relative_to(folder) or folder.is_relative_to(runs):
+        raise _refused(named, "is where the runs lie")
+    if any(path.is_relative_to(folder) for path in (workflow.path, workflow.path.resolve())):
+        raise _refused(named, "is where the workflow lies")
     return Processed(folder=folder)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,8 +65,6 @@ class Workflow:
         """
         Return what hides the secrets that it names.
         """
-        import os
-
         from app.engine import plain, ports
 
         dialect = _dialect()
@@ -97,8 +96,8 @@ def read(path: Path, place: Place) -> Workflow:
     Raises:
         errors.RecipeInvalid: with every flaw, each with path and line.
     """
-    named = place.workspace / path
-    shown = place.shown_path(named.resolve())
+    named = Path(os.path.normpath(place.workspace / path))
+    shown = place.shown_path(named if named.is_relative_to(place.workspace) else named.resolve())
     text = source(named, shown)
     return Workflow(path=named, shown=shown, text=text, recipe=_parse(text, named, shown))
 
