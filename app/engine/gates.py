@@ -7,8 +7,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
+from app import clock
 from app.engine import plain
 from app.engine.decisions import Decisions
 from app.engine.operations import Gate
@@ -123,8 +125,6 @@ class Answer:
             "by_default": self.by_default,
             "denied": self.decision in asked.gate.denials,
             "shown_sha256": asked.shown_sha256,
-            "asked_at": asked.asked_at,
-            "expires_at": asked.expires_at,
             "idempotency_key": self.idempotency_key,
         }
 
@@ -177,8 +177,8 @@ def restored(start: RunStart, record: Record, question: Mapping[str, Any]) -> Op
         key=record.key,
         attempt=record.attempt,
         gate=asked,
-        asked_at=answer["asked_at"],
-        expires_at=answer["expires_at"],
+        asked_at=record.started_at,
+        expires_at=_expiry(asked, record.started_at),
     )
 
 
@@ -196,6 +196,12 @@ def is_denial(record: Record) -> bool:
     """
     answer = answer_in(record)
     return answer is not None and answer["denied"] is True
+
+
+def _expiry(gate: Gate, asked_at: str) -> str | None:
+    if gate.default is None or gate.expires_seconds is None:
+        return None
+    return clock.stamp(clock.instant(asked_at) + timedelta(seconds=gate.expires_seconds))
 
 
 def _listed(field: Any) -> Any:

@@ -44,8 +44,8 @@ class Home:
     """Guard of its writes."""
     enter: Callable[[], Awaitable[None]]
     """Waits for the run's seat."""
-    began: Callable[[], None]
-    """Told that a try has begun."""
+    began: Callable[[bool], None]
+    """Told that a try has begun, and whether it only waits."""
     landed: Callable[[Record], None]
     """Told of each record."""
     over: Callable[[asyncio.Task[None]], None]
@@ -66,7 +66,7 @@ class Home:
         log: RunLog,
         durability: Durability,
         enter: Callable[[], Awaitable[None]],
-        began: Callable[[], None],
+        began: Callable[[bool], None],
         landed: Callable[[Record], None],
         over: Callable[[asyncio.Task[None]], None],
     ) -> None:

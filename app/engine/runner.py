@@ -229,7 +229,7 @@ class Runner:
             self._run_log,
             self._durability,
             self._slots.enter,
-            self._portrait.tell,
+            self._begun,
             self._land,
             self._work_over,
         )
@@ -279,7 +279,8 @@ class Runner:
 
     async def _show_waiting(self) -> None:
         gates = [key for key, work in self._works.items() if isinstance(work.ask.operation, Gate)]
-        waits = bool(gates) and all(work.idle for work in self._works.values())
+        # Whoever hears that the run waits may ask at once for what.
+        waits = bool(gates) and all(work.idle and work.begun for work in self._works.values())
         if waits and self._portrait.status is RunState.RUNNING:
             self._run_log.add_event(EventType.RUN_WAITING, None, {"keys": gates})
             await self._portrait.move(Transition.wait(self._run_id, self._portrait.now()))
@@ -287,6 +288,11 @@ class Runner:
             await self._portrait.move(Transition.take(self._run_id, self._portrait.now()))
 
     # -- record
+
+    def _begun(self, idle: bool) -> None:
+        self._portrait.tell()
+        if idle:
+            self._wake.give()
 
     def _land(self, record: Record) -> None:
         self._landed[record.position] = record

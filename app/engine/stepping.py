@@ -85,6 +85,8 @@ class Work:
     """When the present try began."""
     began: float = 0.0
     """The same, in seconds of a clock that never runs backwards."""
+    begun: bool = False
+    """Whether a try has begun, so that it is seen."""
     performing: bool = False
     """Whether something is under way that an interruption would cut off."""
     away: bool = False
@@ -170,7 +172,8 @@ class Stepper:
         if isinstance(work.ask.operation, operations.Gate):
             self._tell_asked(work, work.ask.operation)
         self._reach("step.after_started")
-        self.home.began()
+        work.begun = True
+        self.home.began(work.idle)
 
     def _goes_on_waiting(self, work: Work) -> bool:
         key, decisions = work.ask.key, self.home.log.loaded.decisions
@@ -188,11 +191,12 @@ class Stepper:
         facts: dict[str, plain.Json] = {"key": ask.key, "attempt": work.attempt, "operation": ask.fingerprint}
         if ask.branch:
             facts["branch"] = ask.branch
-        wait = _due_seconds(ask.operation)
+        wait, began = _due_seconds(ask.operation), work.started_at or self._equipment.clock.now()
         if wait is not None:
-            facts["due_at"] = clock.stamp(self._equipment.clock.now() + timedelta(seconds=wait))
+            facts["due_at"] = clock.stamp(began + timedelta(seconds=wait))
         if isinstance(ask.operation, operations.Gate):
             facts["gate_id"] = gates.gate_id(self._start.run_id, ask.key, work.attempt)
+            facts["asked_at"] = clock.stamp(began)
         sync = ask.operation.outside or wait is not None or ask.operation.on_interrupted != "rerun"
         await self.home.durability.commit(lambda: self.home.log.decide(DecisionKind.STARTED, facts, sync=sync))
         told = {"step_id": ask.place.step_id, "phase": ask.place.phase, "attempt": work.attempt}
@@ -200,6 +204,8 @@ class Stepper:
 
     def _tell_asked(self, work: Work, gate: operations.Gate) -> None:
         log = self.home.log
+        # Its time began when it was asked, perhaps in a process before this one.
+        work.started_at = clock.instant(log.loaded.decisions.asked[work.ask.key])
         asked = gates.OpenGate.of(self._start, work.ask.key, work.attempt, gate, log.loaded.decisions)
         log.add_event(EventType.GATE_OPENED, work.ask.key, self._equipment.masker.mask(asked.told()))
 

@@ -34,7 +34,7 @@ def recorded(gate: gates.OpenGate, **decided: Any) -> dict[str, Any]:
     """
     Return the output of a gate's step.
     """
-    bound = {name: getattr(gate, name) for name in ("gate_id", "shown_sha256", "asked_at", "expires_at")}
+    bound = {name: getattr(gate, name) for name in ("gate_id", "shown_sha256")}
     return bound | {"idempotency_key": None} | decided
 
 
