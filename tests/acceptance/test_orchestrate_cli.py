@@ -535,6 +535,21 @@ def test_a_state_directory_has_links_to_its_runs(workspace: Workspace, tmp_path:
     assert not (workspace.path / ".orchestrate").exists()
 
 
+def test_a_run_is_resumed_where_it_works(workspace: Workspace, tmp_path: Path):
+    """
+    In a state directory that workspaces share, a run of another one is refused with the way there.
+    """
+    other = Workspace(tmp_path / "other", {"ORCHESTRATE_STATE_DIR": str(tmp_path / "state")})
+    for place in (workspace, other):
+        place.path.mkdir(exist_ok=True)
+        place.flow(shell("A", "exit 1"))
+    orchestrate("run", FLOW, "--state-dir", tmp_path / "state", workspace=workspace, code=1)
+    for flags in ([], ["--force-restart"]):
+        refused = orchestrate("resume", "latest", *flags, workspace=other, code=2)
+
+        assert f"works in {workspace.path}" in refused.stderr
+
+
 def test_an_archive_is_made_of_what_a_run_leaves(workspace: Workspace):
     """
     It lies in the run's folder unless it is to lie elsewhere, and a run that fails has none.

@@ -47,6 +47,7 @@ class _Former:
     context: Mapping[str, Any]
     options: Mapping[str, Any]
     labels: Mapping[str, str]
+    working_dir: str | None = None
 
 
 def resume(asked: Asked, named: str, how: How) -> int:
@@ -101,8 +102,12 @@ def _refuse_elsewhere(asked: Asked, start: runs.RunStart) -> None:
     if start.dialect != workflows.DIALECT:
         message = f"run {start.run_id} is no workflow but one of {start.dialect}"
         raise errors.RequestInvalid(message, code="other_dialect")
-    if start.working_dir != str(asked.place.workspace):
-        message = f"run {start.run_id} works in {start.working_dir}; resume it there"
+    _refuse_workspace(asked, start.run_id, start.working_dir)
+
+
+def _refuse_workspace(asked: Asked, run_id: str, working_dir: str | None) -> None:
+    if working_dir not in (None, str(asked.place.workspace)):
+        message = f"run {run_id} works in {working_dir}; resume it there"
         raise errors.RequestInvalid(message, code="other_workspace")
 
 
@@ -151,6 +156,7 @@ def _tell_state(asked: Asked, run_id: str) -> None:
 
 def _anew(asked: Asked, run_id: str) -> int:
     former = _former(asked.place.run_root(run_id), run_id)
+    _refuse_workspace(asked, run_id, former.working_dir)
     workflow = workflows.read(asked.place.workspace / former.workflow_file, asked.place)
     if running.ONLY in former.labels:
         workflow = workflow.only(former.labels[running.ONLY])
@@ -189,7 +195,11 @@ def _of_start(told: Mapping[str, Any]) -> _Former:
     context = {name: value for name, value in start.args.items() if name not in own or own[name] != value}
     options = {name: value for name, value in start.options.items() if name != "workflow_file"}
     return _Former(
-        workflow_file=str(start.options["workflow_file"]), context=context, options=options, labels=start.labels
+        workflow_file=str(start.options["workflow_file"]),
+        context=context,
+        options=options,
+        labels=start.labels,
+        working_dir=start.working_dir,
     )
 
 
