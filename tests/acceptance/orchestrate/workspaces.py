@@ -263,6 +263,17 @@ class Serving:
         assert ended == code, finished.told
         return finished
 
+    def told(self, run_id: str) -> Iterator[str]:
+        """
+        Return all else that the service tells of a run, and its log.
+        """
+        with self.service.http() as http:
+            yield http.get(f"/api/runs/{run_id}/steps").text
+            for name in http.get(f"/api/runs/{run_id}/logs").json():
+                yield http.get(f"/api/runs/{run_id}/logs/{name}").text
+            yield http.get("/api/runs").text
+        yield from list(self.service.logged)
+
 
 @contextlib.contextmanager
 def serving(folder: Path, **given: str) -> Iterator[Serving]:
