@@ -86,9 +86,9 @@ def _agent_flaws(recipe: library.Recipe, registry: library.Library) -> Iterator[
 def _recipe_flaws(recipe: library.Recipe, registry: library.Library) -> Iterator[errors.Flaw]:
     for spot in _steps(recipe):
         name = spot.step.get("recipe")
-        if name is None or name == recipe.recipe_id:
+        if name is None:
             continue
-        target = registry.recipes.get(name)
+        target = recipe if name == recipe.recipe_id else registry.recipes.get(name)
         if target is None:
             near = json_schemas.nearest(name, registry.recipes)
             yield json_schemas.flaw((*spot.place, "recipe"), "unknown_recipe", f"there is no recipe {name!r:.80}{near}")

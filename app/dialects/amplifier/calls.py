@@ -96,11 +96,12 @@ def result_of_child(output: _Object) -> plain.Json | None:
     Return what a run of another recipe has made: its `final_output` or, without one, all its variables by name.
 
     Raises:
-        OverflowError: a value is kept outside of its journal.
+        OverflowError: a value that it is made of is kept outside of its journal.
     """
     slots: Mapping[str, _Object] = output.get("slots") or {}
-    values = {name: _of_slot(name, slot) for name, slot in slots.items()}
-    return values.get(FINAL_OUTPUT, values)
+    if FINAL_OUTPUT in slots:
+        return _of_slot(FINAL_OUTPUT, slots[FINAL_OUTPUT])
+    return {name: _of_slot(name, slot) for name, slot in slots.items()}
 
 
 FINAL_OUTPUT = "final_output"

@@ -41,7 +41,7 @@ class _Flow:
         self._shown = showing.Shown(ctx)
         self._asker = asking.Asker(ctx, self._shown)
         self._index = 0
-        self._over = False
+        self._over, self._lost = False, set[str]()
 
     async def take(self, step: _Object) -> None:
         """
@@ -107,9 +107,13 @@ class _Flow:
             if follows == fields.FAIL:
                 raise
             self._shown.went_past(failure)
+            frame.scope.leave(inner)
             if follows == fields.SKIP_REMAINING:
                 raise failures.Remaining from failure
-            value = None
+            return None
+        except failures.Remaining:
+            frame.scope.leave(inner)
+            raise
         frame.scope.leave(inner)
         return value
 
@@ -140,10 +144,10 @@ class _Flow:
         values: Mapping[str, templates.Value]
         if width is None:
             frames = {name: frame.inside(f"{frame.key}.{name}", frame.scope) for name in substeps}
-            values = {name: await self._past(goes_on, self._take, substeps[name], one) for name, one in frames.items()}
+            values = {name: await self._past(goes_on, self._take, one, substeps[name]) for name, one in frames.items()}
         else:
             frames = frame.beside({f".{name}": frame.scope.inside() for name in substeps}, width)
-            taken = {name: self._past(goes_on, self._take, substeps[name], one) for name, one in frames.items()}
+            taken = {name: self._past(goes_on, self._take, one, substeps[name]) for name, one in frames.items()}
             values = await self._at_once(frame, frames, taken, width)
         return {name: templates.spoken(value) for name, value in values.items()}
 
@@ -156,13 +160,16 @@ class _Flow:
             around.scope.leave(frame.scope)
         return values
 
-    async def _past(self, goes_on: bool, take: Callable[..., _Coroutine], *given: Any) -> templates.Value:
+    async def _past(
+        self, goes_on: bool, take: Callable[..., _Coroutine], frame: Frame, *given: _Object
+    ) -> templates.Value:
         try:
-            return await take(*given)
+            return await take(*given, frame)
         except failures.StepFailed as failure:
             if not goes_on:
                 raise
             self._shown.went_past(failure)
+            self._lost.add(frame.key)
             return None
 
     # -- loops
@@ -180,7 +187,9 @@ class _Flow:
             inner = frame.scope.inside(**loops.variables(loop, item, number))
             there = frame.inside(f"{frame.key}[{number}]", inner)
             results.append(await self._iteration(loop, step, there))
-            over = "break_if" in loop and await self._holds(loop, "break_if", f"{there.key}.break_if", inner, step)
+            # An iteration that failed has no result to look at.
+            asks = "break_if" in loop and there.key not in self._lost
+            over = asks and await self._holds(loop, "break_if", f"{there.key}:break_if", inner, step)
             frame.scope.leave(inner)
             if over:
                 break
@@ -198,7 +207,7 @@ class _Flow:
         return list((await self._at_once(frame, frames, taken, width)).values())
 
     async def _iteration(self, loop: _Object, step: _Object, frame: Frame) -> plain.Json:
-        value = await self._past(loop.get("continue_on_error", False), self._body, loop, step, frame)
+        value = await self._past(loop.get("continue_on_error", False), self._body, frame, loop, step)
         asking.set_variable(step, "output", value, frame)
         return templates.spoken(value)
 
@@ -206,16 +215,16 @@ class _Flow:
         results: list[plain.Json] = []
         while True:
             key = f"{frame.key}[{len(results)}]"
-            if not await self._holds(step, "while_condition", f"{key}.while_condition", frame.scope):
+            if not await self._holds(step, "while_condition", f"{key}:while_condition", frame.scope):
                 return results
             if len(results) == loops.limit(step):
                 message = f"while_condition still holds after {len(results)} iterations, which max_iterations allows"
                 failure = loops.Unfit("too_many_iterations", message)
-                raise await self._asker.undecided(step, "while_condition", f"{key}.while_condition", failure)
+                raise await self._asker.undecided(step, "while_condition", f"{key}:while_condition", failure)
             inner = frame.scope.inside(**loops.variables(step, None, len(results)))
             results.append(await self._iteration(step, step, frame.inside(key, inner)))
             await self._update(step, key, inner)
-            over = "break_when" in step and await self._holds(step, "break_when", f"{key}.break_when", inner)
+            over = "break_when" in step and await self._holds(step, "break_when", f"{key}:break_when", inner)
             frame.scope.leave(inner)
             if over:
                 return results
@@ -224,7 +233,7 @@ class _Flow:
         try:
             changed = templates.filled(step.get("update_context", {}), scope)
         except templates.Undefined as gap:
-            raise await self._asker.undecided(step, "update_context", f"{key}.update_context", gap) from gap
+            raise await self._asker.undecided(step, "update_context", f"{key}:update_context", gap) from gap
         for name, value in changed.items():
             scope.set(name, value)
 

@@ -67,6 +67,19 @@ _COUNT = {"type": "integer", "minimum": 1, "maximum": _MOST_ITERATIONS}
 _MS = {"type": "integer", "minimum": 0, "maximum": _MOST_SECONDS * 1000}
 _VALUES = {"type": "object", "propertyNames": {"pattern": r"^[A-Za-z0-9_-]{1,100}$"}}
 _MODEL = {"type": "string", "pattern": r"^[^*?\[\]\s]{1,200}$"}
+_MOST_TOKENS = {"type": "integer", "minimum": 1, "maximum": 1_000_000}
+_OF_MODEL = {"model": _WORD | {"type": ["string", "null"]}, "max_tokens": _MOST_TOKENS}
+_ROLE = {"type": "string", "maxLength": 20_000}
+_PROVIDER = {"type": "object", "properties": {"config": {"type": "object", "properties": _OF_MODEL}}}
+_SETTINGS = {
+    "type": "object",
+    "properties": {
+        **_OF_MODEL,
+        "backend": _WORD,
+        **dict.fromkeys(("role", "system", "instruction"), _ROLE),
+        "providers": {"type": "array", "items": _PROVIDER},
+    },
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,11 +223,11 @@ KINDS: Mapping[str, tuple[Field, ...]] = {
         _field("output", _NAME, "Variable that gets the result."),
         _later("parse_json", {"type": "boolean"}, "`true`: the result must hold JSON; `false`: it stays text."),
         _later("reply_schema", {"type": "object"}, "JSON Schema of an object; the reply must be one that fits."),
-        _field("agent_config", {"type": "object"}, "Settings of the agent that differ in this step."),
+        _field("agent_config", _SETTINGS, "Settings of the agent that differ in this step."),
         _later("provider", _WORD, "Backend that the agent speaks through."),
         _later("model", _MODEL, "Model, or one of haiku, sonnet, opus."),
         _later("provider_preferences", _list("preference"), "Backends and models, best first.", below="preference"),
-        _later("max_tokens", _COUNT | {"maximum": 1_000_000}, "Longest reply, in tokens."),
+        _later("max_tokens", _MOST_TOKENS, "Longest reply, in tokens."),
         _field("timeout", _SECONDS | {"default": DEFAULT_TIMEOUT}, "Seconds that each try may take."),
         _part("retry", "retry", "Further tries after errors that pass."),
         _field(

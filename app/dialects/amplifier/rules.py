@@ -65,6 +65,8 @@ def flaws(document: _Object, version: str) -> _Flaws:
     if len(walk.ids(document)) > MOST_STEPS:
         yield json_schemas.flaw((), "too_many_steps", f"has more than {MOST_STEPS} steps")
         return
+    for place in walk.too_deep(document):
+        yield json_schemas.flaw((*place, "id"), "too_deep", f"stands too deep: keys have {walk.MOST_KEY} characters")
     ids, everywhere = set[str](), frozenset(walk.given(document) | walk.made(document))
     for spot in walk.spots(document):
         check = _Checks(version, everywhere)

@@ -23,6 +23,10 @@ RESERVED_PARTS: Mapping[str, tuple[str, ...]] = {
 }
 """What reserved names have behind the dot."""
 
+MOST_KEY = 300
+"""Length of keys, which name what is done at a place of the flow."""
+_BEHIND = 20
+
 SETTING = ("output", "collect", "output_exit_code")
 """Fields of a step that name a variable which it sets."""
 
@@ -113,6 +117,15 @@ def spots(document: _Object) -> Iterator[Spot | Question]:
             known |= _named(asked.get("output"))
 
 
+def too_deep(document: _Object) -> Iterator[json_text.Parts]:
+    """
+    Return the steps so far inside of others that their keys, positions in loops included, would be too long.
+    """
+    for place, stage in stages(document):
+        for index, step in _objects(stage.get("steps")):
+            yield from _too_deep(step, (*place, "steps", index), 0)
+
+
 def given(document: _Object) -> _Names:
     """
     Return the variables that a run begins with.
@@ -139,6 +152,24 @@ def set_by(step: _Object) -> _Names:
     own = frozenset(step[name] for name in SETTING if isinstance(step.get(name), str))
     below = (set_by(substep) for _, substep in _objects(step.get("substeps")))
     return own.union(_mapping(step.get("update_context")), *below)
+
+
+def _too_deep(step: _Object, place: json_text.Parts, before: int) -> Iterator[json_text.Parts]:
+    length = before + len(step["id"] if isinstance(step.get("id"), str) else "") + _positions(step)
+    if length + _BEHIND > MOST_KEY:
+        yield place
+        return
+    for index, substep in _objects(step.get("substeps")):
+        yield from _too_deep(substep, (*place, "substeps", index), length + 1)
+
+
+def _positions(step: _Object) -> int:
+    length, loop = 0, step if "foreach" in step or "while_condition" in step else {}
+    while loop:
+        most = loop.get("max_iterations")
+        length += len(f"[{(most if isinstance(most, int) else fields.DEFAULT_ITERATIONS) - 1}]")
+        loop = _mapping(loop.get("nested_foreach"))
+    return length
 
 
 def _in_order(items: plain.Json, place: json_text.Parts, known: _Names, earlier: tuple[str, ...]) -> Iterator[Spot]:
