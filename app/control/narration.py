@@ -68,6 +68,7 @@ class Narrator:
         """Whether the run's end was told."""
         self._plain = plain_prompt
         self._recipe: dict[str, plain.Json] = {}
+        self._cancelled = False
         self._exit: str | None = None
         self._failure: _Object | None = None
 
@@ -106,8 +107,12 @@ class Narrator:
         error = {"code": "journal_corrupt", "message": f"the run's journal is damaged: {place}"}
         return [*self._failed(error), self.rest()]
 
+    def _run_cancelled(self, _: _Object) -> list[Message]:
+        self._cancelled = True
+        return []
+
     def _run_resumed(self, _: _Object) -> list[Message]:
-        self._exit, self._failure, self.over = None, None, False
+        self._exit, self._failure, self.over, self._cancelled = None, None, False, False
         return [] if self._plain or not self._recipe else [self._message("recipe_started", **self._recipe)]
 
     def _run_ended(self, data: _Object) -> list[Message]:
@@ -133,7 +138,11 @@ class Narrator:
         note = _NOTES.get(str(data.get("event")))
         if "sessionId" in data:
             self.agent_session_id = data["sessionId"]
-        return [] if note is None else [note(self, data)]
+        if note is None:
+            return []
+        told = note(self, data)
+        # What a driver notes on its way to a step that is not performed any more has not begun.
+        return [] if self._cancelled and told.type in _BEGINNINGS else [told]
 
     def _recipe_started(self, data: _Object) -> Message:
         self._recipe = {
@@ -181,11 +190,14 @@ class Narrator:
         return Message(type=type, fields=fields, seq=self.seq, run_id=self.run_id, position=position)
 
 
+_BEGINNINGS = ("recipe_started", "recipe_step_started")
+
 _EVENTS: Mapping[str, Callable[[Narrator, _Object], list[Message]]] = {
     events.EventType.RECIPE_NOTE: Narrator._noted,
     events.EventType.STEP_FINISHED: Narrator._step_finished,
     events.EventType.STEP_FAILED: Narrator._step_failed,
     events.EventType.RUN_PAUSED: Narrator._run_paused,
+    events.EventType.RUN_CANCEL_REQUESTED: Narrator._run_cancelled,
     events.EventType.RUN_RESUMED: Narrator._run_resumed,
     events.EventType.RUN_ENDED: Narrator._run_ended,
     events.EventType.RECOVERY_CORRUPT: Narrator._run_corrupt,

@@ -355,6 +355,25 @@ async def test_a_recipe_that_waits_for_its_workspace(service: listening.Listenin
         begun = await client.until("recipe_started")
 
     assert (waiting["type"], waiting["recipe_id"]) == ("run_pending", "review-and-commit")
-    assert _kinds(left)[-2:] == ["recipe_exited", "turn_complete"]
+    assert _kinds(left) == ["recipe_exited", "turn_complete"]
     assert {message["session_id"] for message in left} == {waiting["session_id"]}
     assert begun[-1]["session_id"] == later["session_id"]
+
+
+async def test_a_recipe_that_was_left_before_it_began_is_sent_on(service: listening.Listening) -> None:
+    """A recipe that never began is told as begun when a person sends it on after all."""
+    service.project.say("code-review", hang=True)
+    async with service.client() as client:
+        await client.say("start_recipe", **STARTED)
+        holder = (await client.until("recipe_step_started"))[-1]
+        waiting = await client.ask("start_recipe", **STARTED)
+        await client.say("exit_recipe", session_id=waiting["session_id"])
+        await client.until("turn_complete", run_id=waiting["run_id"])
+        await client.say("exit_recipe", session_id=holder["session_id"])
+        await client.until("turn_complete", run_id=holder["run_id"])
+        service.project.say("code-review", text=workshop.OTHER_SAID)
+        await service.http.post(f"/api/runs/{waiting['run_id']}/resume")
+        told = await client.until("turn_complete", run_id=waiting["run_id"])
+
+    assert _kinds(told) == ["recipe_started", "response", "recipe_exited", "turn_complete"]
+    assert (told[0]["session_id"], told[0]["current_step"]) == (waiting["session_id"], "code-review")
