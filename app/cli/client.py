@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Any, Protocol
 
-from app.control import requests
+from app.control import gates as control_gates
+from app.control import inbox, requests
 from app.engine import stores
 
 Answer = dict[str, Any]
@@ -85,6 +86,21 @@ class Client(Protocol):
     async def resume(self, run_id: str, request: requests.ResumeRequest) -> Answer:
         """
         Send a failed, cancelled or interrupted run on.
+        """
+
+    async def gates(self, query: inbox.GateQuery) -> list[Answer]:
+        """
+        Return the open gates.
+        """
+
+    async def gate(self, gate_id: str) -> Answer:
+        """
+        Return a gate, open or not.
+        """
+
+    async def answer(self, gate_id: str, reply: control_gates.Reply) -> Answer:
+        """
+        Answer a gate; returns it as decided. In process its run goes on.
         """
 
     async def verify(self, run_id: str) -> Answer:

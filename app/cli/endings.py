@@ -20,7 +20,7 @@ class ExitCode(IntEnum):
     DONE = 0
     """The command did what it was asked; a run that it followed ended as done."""
     FAILED = 1
-    """The run failed or is parked, or the request did not fit the present state."""
+    """The run failed, is parked or waits for an answer, or the request did not fit the present state."""
     USAGE = 2
     """The command line, its arguments or a recipe are not valid."""
     CANCELLED = 3
@@ -39,6 +39,7 @@ _OF_STATUS = {
     "done": ExitCode.DONE,
     "failed": ExitCode.FAILED,
     "paused": ExitCode.FAILED,
+    "waiting": ExitCode.FAILED,
     "cancelled": ExitCode.CANCELLED,
 }
 

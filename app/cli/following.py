@@ -5,11 +5,11 @@ Following a run until it rests.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from enum import Enum
 
-from app.cli import client, endings, formats, terminal
+from app.cli import asking, client, endings, formats, terminal
 from app.cli.progress import Progress
 from app.engine import events
 
@@ -35,11 +35,18 @@ class Output(Enum):
     """The run as one JSON object, at its rest."""
     EVENTS = "events"
     """One event a line, as JSON."""
+    NOTHING = "nothing"
+    """Not at all, since something else was printed."""
 
 
-async def follow(connected: client.Client, run_id: str, output: Output, after: int = 0) -> int:
+async def follow(
+    connected: client.Client, run_id: str, output: Output, after: int = 0, *, answers: bool = False
+) -> int:
     """
     Show a run until it rests; return the exit code that tells how it stands.
+
+    Args:
+        answers: Whether what the run asks is asked here, if there is a person and the output is for people.
     """
     progress = Progress(live=terminal.is_live())
 
@@ -49,16 +56,25 @@ async def follow(connected: client.Client, run_id: str, output: Output, after: i
         elif output is Output.EVENTS:
             terminal.say_json(event, one_line=True)
 
+    live = output is Output.TEXT and terminal.is_answered()
+    asker = asking.Asker(connected, run_id, live=live, clear=progress.finish) if answers else None
     try:
-        detail = await watch(connected, run_id, show, after)
+        detail = await watch(connected, run_id, show, after, asker)
     finally:
         progress.finish()
+    if detail["status"] == "waiting":
+        _tell_gates(await asking.open_gates(connected, run_id))
     return _tell_rest(detail, output, connected.executes)
 
 
-async def watch(connected: client.Client, run_id: str, show: Show, after: int = 0) -> client.Answer:
+async def watch(
+    connected: client.Client, run_id: str, show: Show, after: int = 0, asker: asking.Asker | None = None
+) -> client.Answer:
     """
     Show every event of a run until it rests; return the run as it stands then.
+
+    Args:
+        asker: Asked whether a run that waits may go on.
     """
     while True:
         async with aclosing(_until_rest(connected, run_id, after)) as told:
@@ -66,6 +82,10 @@ async def watch(connected: client.Client, run_id: str, show: Show, after: int = 
                 after = event["seq"]
                 await show(event)
         detail = await connected.detail(run_id)
+        if asker is not None and detail["status"] == "waiting":
+            if await asker.goes_on(after):
+                continue
+            detail = await connected.detail(run_id)
         if connected.executes or detail["status"] in _AT_REST:
             return detail
 
@@ -87,12 +107,18 @@ async def _until_rest(connected: client.Client, run_id: str, after: int) -> Asyn
         yield event
 
 
+def _tell_gates(found: Sequence[client.Answer]) -> None:
+    for gate in found:
+        terminal.warn(f"{gate['key']}: {formats.cell(gate['prompt'])}")
+        terminal.warn(f"  answer with: control-room gates answer {gate['gate_id']} {'|'.join(gate['options'])}")
+
+
 def _tell_rest(detail: client.Answer, output: Output, executes: bool) -> int:
     status, interrupted = detail["status"], executes and endings.is_interrupted(detail["status"])
     if output is Output.DETAIL:
         terminal.say_json(detail)
     elif output is Output.TEXT and status in ("paused", "waiting"):
-        terminal.say(f"run {detail['run_id']} {status}: {detail.get('reason') or 'nothing to do'}")
+        terminal.say(f"run {detail['run_id']} {status}: {detail.get('reason') or 'it needs an answer'}")
     if detail.get("error"):
         terminal.warn(f"{status}: {formats.error(detail['error'])}")
     if interrupted:

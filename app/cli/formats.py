@@ -86,6 +86,35 @@ def error(told: Mapping[str, Any]) -> str:
     return f"{told['message']} [{told['code']}]"
 
 
+def gates(found: Sequence[Mapping[str, Any]]) -> str:
+    """
+    Return a list of open gates.
+    """
+    if not found:
+        return "nothing waits for an answer"
+    rows = [(gate["gate_id"], gate["recipe_id"], "/".join(gate["options"]), gate["prompt"]) for gate in found]
+    return table(("gate_id", "recipe_id", "options", "question"), rows)
+
+
+def gate(found: Mapping[str, Any]) -> str:
+    """
+    Return a gate with its question and, if it has one, its answer.
+    """
+    names = ("gate_id", "run_id", "recipe_id", "key", "status", "asked_at", "expires_at", "default")
+    heading = [(name, found[name]) for name in names if found[name]]
+    parts = [_facts([*heading, ("options", ", ".join(found["options"]))]), found["prompt"]]
+    return "\n\n".join(parts if found["decision"] is None else [*parts, gate_answered(found)])
+
+
+def gate_answered(found: Mapping[str, Any]) -> str:
+    """
+    Return what was decided at a gate.
+    """
+    how = " by default" if found["by_default"] else ""
+    said = f": {found['message']}" if found["message"] else ""
+    return f"{found['key']} decided{how} at {found['decided_at']}: {found['decision']}{said}"
+
+
 def slots(summaries: Mapping[str, Mapping[str, Any]]) -> str:
     """
     Return a list of slots.

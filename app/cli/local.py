@@ -13,11 +13,12 @@ from typing import Any
 from app import settings
 from app.cli import client, folders
 from app.cli.access import Access
-from app.control import requests
+from app.control import gates as control_gates
+from app.control import inbox, requests
 from app.dialects import agent_recipes
 from app.engine import plain, states, stores
 
-_UNFINISHED = (states.RunState.PENDING, states.RunState.RUNNING)
+_UNFINISHED = (states.RunState.PENDING, states.RunState.RUNNING, states.RunState.WAITING)
 
 
 @contextlib.asynccontextmanager
@@ -159,6 +160,29 @@ class FolderClient:
         Draw a recipe of agent_recipes as the arguments would have it.
         """
         return agent_recipes.render(self._room.catalogue.get(recipe_id).recipe, args)
+
+    async def gates(self, query: inbox.GateQuery) -> list[client.Answer]:
+        """
+        Return the inbox.
+        """
+        found, _ = await self._room.gates.page(query)
+        return [gate.to_json() for gate in found]
+
+    async def gate(self, gate_id: str) -> client.Answer:
+        """
+        Return a gate.
+        """
+        return (await self._room.gates.show(gate_id)).to_json()
+
+    async def answer(self, gate_id: str, reply: control_gates.Reply) -> client.Answer:
+        """
+        Answer a gate; its run is taken up here if it was left behind.
+        """
+        found = await self._room.gates.show(gate_id)
+        if found.status == "open" and not self._room.engine.open_gates(found.gate.run_id):
+            await self._hold(found.gate.run_id)
+            await self._room.engine.submit(found.gate.run_id)
+        return (await self._room.gates.answer(gate_id, reply)).to_json()
 
     async def verify(self, run_id: str) -> client.Answer:
         """

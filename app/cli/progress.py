@@ -51,8 +51,10 @@ class Progress:
                 return self._end(key, "retrying", f"at {told.get('retry_at')}: {_message(told)}", told)
             case "step.interrupted":
                 return self._end(key, "interrupted", None, told)
-            case "run.started" | "run.unpaused" | "recovery.continued" | "recipe.note":
+            case "run.started" | "run.unpaused" | "recovery.continued" | "recipe.note" | "gate.decided":
                 return None
+            case "gate.opened":
+                return f"  {key} asks: {formats.cell(told.get('prompt'))}"
             case "run.created":
                 return f"run {event['run_id']} {told.get('recipe_id', '')}".rstrip()
             case "run.ended":

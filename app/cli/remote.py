@@ -14,7 +14,8 @@ import httpx
 
 from app import errors
 from app.cli import client
-from app.control import requests
+from app.control import gates as control_gates
+from app.control import inbox, requests
 from app.engine import stores
 
 _CONNECT_SECONDS = 10.0
@@ -165,6 +166,27 @@ class ServiceClient:
         given = {name: value for name, value in body.items() if value is not None}
         return self._object(await self._send("POST", _run(run_id, "resume"), json=given))
 
+    async def gates(self, query: inbox.GateQuery) -> list[client.Answer]:
+        """
+        Get the inbox.
+        """
+        return self._array(await self._send("GET", "/api/gates", params=_parameters(query)))
+
+    async def gate(self, gate_id: str) -> client.Answer:
+        """
+        Get a gate.
+        """
+        return self._object(await self._send("GET", f"/api/gates/{quote(gate_id, safe='')}"))
+
+    async def answer(self, gate_id: str, reply: control_gates.Reply) -> client.Answer:
+        """
+        Post an answer.
+        """
+        headers = {"Idempotency-Key": reply.idempotency_key} if reply.idempotency_key else {}
+        body = {"decision": reply.decision, "message": reply.message, "shown_sha256": reply.shown_sha256}
+        path = f"/api/gates/{quote(gate_id, safe='')}"
+        return self._object(await self._send("POST", path, json=body, headers=headers))
+
     async def verify(self, run_id: str) -> client.Answer:
         """
         Refuse: journals are verified where they are.
@@ -258,7 +280,7 @@ def _body(request: requests.StartRequest) -> dict[str, Any]:
     return {name: value for name in sorted(names) if (value := getattr(request, name)) != getattr(blank, name)}
 
 
-def _parameters(query: stores.RunQuery) -> dict[str, str]:
+def _parameters(query: stores.RunQuery | inbox.GateQuery) -> dict[str, str]:
     given = {item.name: getattr(query, item.name) for item in dataclasses.fields(query)}
     given["label"] = ":".join(query.label) if query.label else None
     return {name: str(value) for name, value in given.items() if value is not None}

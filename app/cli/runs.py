@@ -243,7 +243,7 @@ async def _go_on(connected: client.Client, moved: client.Answer, as_json: bool) 
     if not connected.executes:
         return _moved(moved, as_json)
     output = following.Output.DETAIL if as_json else following.Output.TEXT
-    return await following.follow(connected, moved["run_id"], output)
+    return await following.follow(connected, moved["run_id"], output, answers=True)
 
 
 def _moved(moved: client.Answer, as_json: bool) -> int:

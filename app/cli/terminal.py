@@ -4,6 +4,7 @@ The terminal: what is printed survives any encoding, and nothing printed can ste
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -14,6 +15,7 @@ from typing import Any, TextIO
 
 _STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _STEERING_IN_JSON = re.compile(r"[\x7f-\x9f]")
+_LONGEST_LINE = 4096
 _ERASE_LINE = "\r\x1b[K"
 
 
@@ -47,6 +49,13 @@ def is_drawn_on() -> bool:
     Tell whether a person watches stderr.
     """
     return sys.stderr.isatty()
+
+
+def is_answered() -> bool:
+    """
+    Tell whether a person watches the output and can say something to it.
+    """
+    return sys.stdin is not None and sys.stdin.isatty() and is_live()
 
 
 def clean(text: str) -> str:
@@ -106,6 +115,32 @@ def draw(lines: Sequence[str], *, over: int) -> None:
     width = max(shutil.get_terminal_size().columns - 1, 1)
     begin = f"\x1b[{over}F\x1b[J" if over else ""
     _write(sys.stderr, begin + "".join(f"{clean(line)[:width]}\n" for line in lines))
+
+
+def prompt(text: str) -> None:
+    """
+    Show a text behind which a person is to write.
+    """
+    _write(sys.stdout, clean(text))
+
+
+async def read_line() -> str | None:
+    """
+    Return what a person writes, None at the end of the input; the loop goes on meanwhile.
+    """
+    loop, stdin = asyncio.get_running_loop(), sys.stdin.fileno()
+    written: asyncio.Future[bytes] = loop.create_future()
+
+    def read() -> None:
+        if not written.done():
+            written.set_result(os.read(stdin, _LONGEST_LINE))
+
+    loop.add_reader(stdin, read)
+    try:
+        line = await written
+    finally:
+        loop.remove_reader(stdin)
+    return line.decode("utf-8", "replace").rstrip("\r\n") if line else None
 
 
 def stop_writing() -> None:

@@ -85,5 +85,7 @@ def _commands(command: click.Command, name: str) -> Iterator[str]:
     if not isinstance(command, click.Group):
         yield name
         return
+    if command.invoke_without_command:
+        yield name
     for part, inner in command.commands.items():
         yield from _commands(inner, f"{name} {part}")

@@ -1,0 +1,124 @@
+"""
+Asking: a run's questions, put to the person at the terminal while the run is followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+
+from app import errors
+from app.cli import client, terminal
+from app.control import gates, inbox
+
+_ALIASES = {"y": "approve", "yes": "approve", "n": "deny", "no": "deny"}
+_NEWS_SECONDS = 0.1
+"""Time in which a question may still go away by itself before it is put."""
+
+
+class Asker:
+    """
+    Let a run that waits go on, by the answers of a person or by the defaults of its gates.
+    """
+
+    def __init__(self, connected: client.Client, run_id: str, *, live: bool, clear: Callable[[], None]) -> None:
+        """
+        Args:
+            live: Whether a person can be asked.
+            clear: Clears whatever is shown in the last line.
+        """
+        self._connected = connected
+        self._run_id = run_id
+        self._live = live
+        self._clear = clear
+        self._told: set[str] = set()
+
+    async def goes_on(self, after: int) -> bool:
+        """
+        Do what can be done here about a waiting run, and tell whether it may go on.
+
+        Args:
+            after: Number of the last event seen of it.
+        """
+        found = await open_gates(self._connected, self._run_id)
+        if not found:
+            return True
+        if self._live:
+            return await self._ask(found[0], after)
+        expires = self._connected.executes and all(gate["expires_at"] for gate in found)
+        if expires:
+            self._tell_times(found)
+        return expires
+
+    def _tell_times(self, found: Sequence[client.Answer]) -> None:
+        for gate in found:
+            if gate["gate_id"] not in self._told:
+                self._told.add(gate["gate_id"])
+                terminal.warn(f"{gate['key']}: nobody to ask; {gate['default']!r} is decided at {gate['expires_at']}")
+
+    async def _ask(self, gate: client.Answer, after: int) -> bool:
+        async with aclosing(self._connected.follow(self._run_id, after)) as stream:
+            news = asyncio.ensure_future(anext(stream, None))
+            try:
+                if (await asyncio.wait({news}, timeout=_NEWS_SECONDS))[0]:
+                    return news.result() is not None
+                return await self._until_answered(gate, news)
+            finally:
+                news.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await news
+
+    async def _until_answered(self, gate: client.Answer, news: asyncio.Future[client.Answer | None]) -> bool:
+        """
+        Ask until there is an answer, or something else has happened to the run.
+        """
+        self._clear()
+        terminal.say(f"\n{gate['prompt']}")
+        while True:
+            terminal.prompt(f"[{' / '.join(gate['options'])}] ")
+            line = asyncio.ensure_future(terminal.read_line())
+            await asyncio.wait((line, news), return_when=asyncio.FIRST_COMPLETED)
+            if not line.done():
+                line.cancel()
+                terminal.say("")
+                return news.result() is not None
+            said = line.result()
+            if said is None:
+                terminal.say("")
+                return False
+            if await self._answered(gate, said):
+                return True
+
+    async def _answered(self, gate: client.Answer, said: str) -> bool:
+        decision, message = understood(said, gate["options"])
+        if decision is None:
+            if said.strip():
+                terminal.say(f"say one of {', '.join(gate['options'])}, and behind it what you want to add")
+            return False
+        reply = gates.Reply(decision=decision, message=message, shown_sha256=gate["shown_sha256"])
+        try:
+            await self._connected.answer(gate["gate_id"], reply)
+        except errors.Conflict as conflict:
+            terminal.warn(f"{conflict.message} [{conflict.code}]")
+        return True
+
+
+async def open_gates(connected: client.Client, run_id: str) -> list[client.Answer]:
+    """
+    Return what a run asks.
+    """
+    return await connected.gates(inbox.GateQuery(run_id=run_id))
+
+
+def understood(said: str, options: Sequence[str]) -> tuple[str | None, str]:
+    """
+    Return the decision that a line begins with, and the message behind it; None where it names no option, or several.
+    """
+    word, _, message = said.strip().partition(" ")
+    lowered = word.lower()
+    named = [option for option in options if option.lower() == lowered]
+    named = named or [option for option in options if option == _ALIASES.get(lowered)]
+    named = named or [option for option in options if lowered and option.lower().startswith(lowered)]
+    return (named[0], message.strip()) if len(named) == 1 else (None, "")

@@ -1,0 +1,89 @@
+"""
+The commands `gates` and those under it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from app.cli import arguments, endings, formats, options, terminal
+from app.cli.access import Access
+
+if TYPE_CHECKING:
+    from app.cli import client
+
+
+@click.group(invoke_without_command=True)
+@click.option("--run", "run_id", metavar="ID", help="Only gates of this run.")
+@click.option("--recipe", "recipe_id", metavar="ID", help="Only gates of runs of this recipe.")
+@click.option("--label", metavar="NAME=TEXT", help="Only gates of runs with this label.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=100, help="Most gates to show.")
+@options.as_json
+@options.anywhere
+@click.pass_context
+def gates(context: click.Context, /, place: options.Place, as_json: bool, label: str | None, **filters: Any) -> int:
+    """
+    List the questions of runs that wait for an answer.
+    """
+    from app.control import inbox
+
+    if context.invoked_subcommand is not None:
+        return _refuse_options(context)
+    pair = next(iter(arguments.labels([label]).items())) if label else None
+    found = place.ask(lambda connected: connected.gates(inbox.GateQuery(label=pair, **filters)))
+    return _show(found, as_json, formats.gates)
+
+
+@gates.command()
+@click.argument("gate_id")
+@options.as_json
+@options.anywhere
+def show(place: options.Place, as_json: bool, gate_id: str) -> int:
+    """
+    Show a question whole, with its answer if it has one.
+    """
+    return _show(place.ask(lambda connected: connected.gate(gate_id)), as_json, formats.gate)
+
+
+@gates.command()
+@click.argument("gate_id")
+@click.argument("decision")
+@click.option("--message", default="", metavar="TEXT", help="What is to be said with it; later steps can read it.")
+@click.option("--shown", "shown_sha256", metavar="SHA256", help="Refuse if something else than this is shown now.")
+@click.option("--idempotency-key", metavar="KEY", help="The same answer under the same key is no second one.")
+@options.as_json
+@options.anywhere
+def answer(place: options.Place, as_json: bool, gate_id: str, **reply: Any) -> int:
+    """
+    Answer a question; without --server, go on with its run in this process, and tell by the exit code how that ends.
+    """
+    from app.cli import following
+    from app.control import gates as control_gates
+
+    async def work(connected: client.Client) -> int:
+        decided = await connected.answer(gate_id, control_gates.Reply(**reply))
+        _show(decided, as_json, formats.gate_answered)
+        if not connected.executes:
+            return endings.ExitCode.DONE
+        output = following.Output.NOTHING if as_json else following.Output.TEXT
+        return await following.follow(connected, decided["run_id"], output, answers=True)
+
+    return place.ask(work, Access.CHANGE)
+
+
+def _refuse_options(context: click.Context) -> int:
+    given = [name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if given:
+        raise click.UsageError(f"options stand behind `{context.invoked_subcommand}`, not before it")
+    return endings.ExitCode.DONE
+
+
+def _show(found: Any, as_json: bool, text: Any) -> int:
+    if as_json:
+        terminal.say_json(found)
+    else:
+        terminal.say(text(found))
+    return endings.ExitCode.DONE

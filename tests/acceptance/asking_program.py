@@ -1,0 +1,18 @@
+"""
+The program `control-room` with a language whose recipes ask people: `python -m tests.acceptance.asking_program`.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from app.cli import root
+from app.dialects import registry
+from tests.integration import asking
+
+MODULE = "tests.acceptance.asking_program"
+"""What is executed in place of `app`."""
+
+if __name__ == "__main__":
+    registry.DIALECTS = {**registry.DIALECTS, "asking": asking.ASKING}
+    sys.exit(root.execute())

@@ -1,0 +1,325 @@
+"""
+Gates of the program as users run it: at a terminal and without one, beside a service and through it, and through kills.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.acceptance import asking_program, programs
+
+PROGRAM = asking_program.MODULE
+SHIP: list[dict[str, Any]] = [
+    {"check": "look", "path": "Story/SCN-gate.md"},
+    {"gate": "ship", "prompt": "Ship it?"},
+    {"check": "after", "path": "Story/SCN-gate.md"},
+]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> programs.Project:
+    """
+    Return a project whose recipe `ship` asks.
+    """
+    made = programs.make_project(tmp_path / "project")
+    made.write("recipes/asking/ship.json", {"recipe_id": "ship", "steps": SHIP})
+    return made
+
+
+def control_room(*arguments: str, project: programs.Project, code: int = 0) -> programs.Ended:
+    """
+    Run a command as a process.
+    """
+    return programs.program(*arguments, project=project, code=code, module=PROGRAM)
+
+
+def told(*arguments: str, project: programs.Project, code: int = 0) -> Any:
+    """
+    Run a command with `--json` and return what it printed.
+    """
+    return json.loads(control_room(*arguments, "--json", project=project, code=code).stdout)
+
+
+class Terminal:
+    """
+    A command at a terminal that a test looks at and writes on.
+    """
+
+    def __init__(self, project: programs.Project, *arguments: str) -> None:
+        self._screen, inner = pty.openpty()
+        self.seen = ""
+        self._news = threading.Condition()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", PROGRAM, *arguments],
+            env=programs.environment(project, TERM="dumb"),
+            cwd=project.path,
+            stdin=inner,
+            stdout=inner,
+            stderr=inner,
+            start_new_session=True,
+        )
+        os.close(inner)
+        threading.Thread(target=self._look, daemon=True).start()
+
+    def until(self, text: str) -> None:
+        """
+        Wait until a text is seen behind what was waited for before.
+        """
+        with self._news:
+            assert self._news.wait_for(lambda: text in self.seen, 60), self.seen
+            self.seen = self.seen.split(text, 1)[1]
+
+    def write(self, text: str) -> None:
+        """
+        Type.
+        """
+        os.write(self._screen, text.encode())
+
+    def ended(self) -> int:
+        """
+        Wait for the command's end and return its exit code.
+        """
+        return self.process.wait(60)
+
+    def close(self) -> None:
+        """
+        Take the terminal away.
+        """
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self._screen)
+
+    def _look(self) -> None:
+        with contextlib.suppress(OSError):
+            while shown := os.read(self._screen, 4096):
+                with self._news:
+                    self.seen += shown.decode("utf-8", "replace")
+                    self._news.notify_all()
+
+
+@contextlib.contextmanager
+def at_a_terminal(project: programs.Project, *arguments: str) -> Iterator[Terminal]:
+    """
+    Run a command at a terminal for the length of the block.
+    """
+    terminal = Terminal(project, *arguments)
+    try:
+        yield terminal
+    finally:
+        terminal.close()
+
+
+def test_without_a_person_a_run_tells_how_it_is_answered(project: programs.Project) -> None:
+    """Not at a terminal the run is left waiting, exit code 1; the command that it names answers and ends it."""
+    left = control_room("run", "ship", project=project, code=1)
+    (answer,) = re.findall(r"control-room (gates answer \S+) approve\|deny", left.stderr)
+    (gate,) = told("gates", project=project)
+
+    assert "Ship it?" in left.stderr
+    assert gate["gate_id"] in answer
+    assert gate["gate_id"] in control_room("gates", project=project).stdout
+    assert told("gates", "--recipe", "other", project=project) == []
+    assert told("gates", "show", gate["gate_id"], project=project) == gate
+
+    done = control_room(*answer.split(), "approve", "--message", "well done", project=project)
+
+    assert "ship decided" in done.stdout
+    assert "done" in done.stdout
+    assert told("runs", "show", gate["run_id"], project=project)["status"] == "done"
+    shown = told("gates", "show", gate["gate_id"], project=project)
+    assert (shown["decision"], shown["message"]) == ("approve", "well done")
+    control_room(*answer.split(), "approve", project=project, code=1)
+    control_room("gates", "answer", "nobody.000000000000", "approve", project=project, code=4)
+    assert control_room("gates", project=project).stdout == "nothing waits for an answer\n"
+
+
+def test_a_denied_run_stays_denied(project: programs.Project) -> None:
+    """An answer that denies fails the run, exit code 1, and `runs resume` is refused; an unknown decision is usage."""
+    left = told("run", "ship", project=project, code=1)
+    (gate,) = told("gates", "--run", left["run_id"], project=project)
+    unknown = control_room("gates", "answer", gate["gate_id"], "perhaps", project=project, code=2)
+    decided = told("gates", "answer", gate["gate_id"], "deny", project=project, code=1)
+    refused = control_room("runs", "resume", left["run_id"], project=project, code=1)
+
+    assert left["status"] == "waiting"
+    assert "approve, deny" in unknown.stderr
+    assert (decided["gate_id"], decided["denied"]) == (gate["gate_id"], True)
+    assert "[gate_denied]" in refused.stderr
+
+
+def test_a_run_that_waits_can_be_resumed(project: programs.Project) -> None:
+    """`runs resume` takes a run up that was left at its gate, which is asked again as the same one."""
+    left = told("run", "ship", project=project, code=1)
+    (before,) = told("gates", project=project)
+    control_room("runs", "resume", left["run_id"], project=project, code=1)
+
+    assert told("gates", project=project) == [before]
+
+
+def test_without_a_person_a_default_is_waited_for(project: programs.Project) -> None:
+    """Where every open gate has a default the command says so, waits for it, and goes on to the end."""
+    gate = {"gate": "ship", "default": "approve", "expires_seconds": 4}
+    project.write("recipes/asking/timed.json", {"recipe_id": "timed", "steps": [gate, *SHIP[2:]]})
+    done = control_room("run", "timed", project=project)
+
+    assert "nobody to ask; 'approve' is decided at" in done.stderr
+
+
+def test_the_person_at_the_terminal_is_asked(project: programs.Project) -> None:
+    """A line that names no option is asked again; one that does is the answer, with what stands behind it."""
+    with at_a_terminal(project, "run", "ship") as terminal:
+        terminal.until("Ship it?")
+        terminal.until("[approve / deny]")
+        terminal.write("perhaps\n")
+        terminal.until("say one of approve, deny")
+        terminal.until("[approve / deny]")
+        terminal.write("y well done\n")
+
+        assert terminal.ended() == 0
+
+    (run,) = told("runs", "list", project=project)
+    answer = told("runs", "steps", run["run_id"], project=project)[1]["output"]
+    assert (answer["decision"], answer["message"]) == ("approve", "well done")
+
+
+def test_a_person_who_leaves_leaves_the_question(project: programs.Project) -> None:
+    """Ctrl-D leaves the run waiting, exit code 1, and Ctrl-C interrupts it, 130; it can be answered afterwards."""
+    with at_a_terminal(project, "run", "ship") as terminal:
+        terminal.until("[approve / deny]")
+        terminal.write("\x04")
+
+        assert terminal.ended() == 1
+
+    (gate,) = told("gates", project=project)
+    with at_a_terminal(project, "runs", "resume", gate["run_id"]) as terminal:
+        terminal.until("[approve / deny]")
+        terminal.process.send_signal(signal.SIGINT)
+
+        assert terminal.ended() == 130
+
+    assert told("gates", project=project) == [gate]
+    with at_a_terminal(project, "runs", "resume", gate["run_id"]) as terminal:
+        terminal.until("[approve / deny]")
+        terminal.write("deny\n")
+
+        assert terminal.ended() == 1
+
+
+def test_a_question_goes_away_with_its_time(project: programs.Project) -> None:
+    """While the person at the terminal thinks, the default is taken, and the run goes on."""
+    gate = {"gate": "ship", "default": "approve", "expires_seconds": 3}
+    project.write("recipes/asking/timed.json", {"recipe_id": "timed", "steps": [gate, *SHIP[2:]]})
+    with at_a_terminal(project, "run", "timed") as terminal:
+        terminal.until("[approve / deny]")
+
+        assert terminal.ended() == 0
+
+
+def test_gates_of_a_service_are_answered_through_it(project: programs.Project) -> None:
+    """With `--server` the list, the answer and the refusals are the service's, with the exit codes of this program."""
+    with programs.service(project, module=PROGRAM) as service:
+        run_id = service.start_run(recipe_id="ship", args={}, labels={"book": "one"})
+        service.wait(run_id, "waiting")
+        server = ("--server", service.url)
+        (gate,) = told("gates", "--label", "book=one", *server, project=programs.Project(project.path))
+        beside = told("gates", project=project)
+        change = control_room("gates", "answer", gate["gate_id"], "approve", project=project, code=5)
+        decided = told("gates", "answer", gate["gate_id"], "approve", *server, project=project)
+        late = control_room("gates", "answer", gate["gate_id"], "deny", *server, project=project, code=1)
+        control_room("gates", "answer", gate["gate_id"], "perhaps", *server, project=project, code=1)
+        control_room("gates", "show", "nobody.000000000000", *server, project=project, code=4)
+
+        assert beside == [gate]
+        assert service.url in change.stderr
+        assert decided["status"] == "decided"
+        assert "[gate_decided]" in late.stderr
+        assert service.wait(run_id)["status"] == "done"
+
+
+def answered(service: programs.Service, gate_id: str) -> httpx.Response | None:
+    """
+    Answer a gate under a key; None if the service dies meanwhile.
+    """
+    with service.http() as http:
+        try:
+            body = {"decision": "approve", "message": "well done"}
+            return http.post(f"/api/gates/{gate_id}", json=body, headers={"Idempotency-Key": "k"})
+        except httpx.HTTPError:
+            return None
+
+
+def test_a_kill_while_a_gate_waits_changes_nothing(project: programs.Project) -> None:
+    """Killed while it waits, the run shows the same gate after the restart, and goes on exactly there."""
+    with programs.service(project, module=PROGRAM) as service:
+        run_id = service.start_run(recipe_id="ship", args={})
+        service.wait(run_id, "waiting")
+        with service.http() as http:
+            before = http.get("/api/gates").json()
+        service.signal(signal.SIGKILL)
+        service.ended()
+    with programs.service(project, module=PROGRAM) as service:
+        with service.http() as http:
+            after = http.get("/api/gates").json()
+        answer = answered(service, before[0]["gate_id"])
+
+        assert after == before
+        assert answer is not None
+        assert answer.status_code == 200
+        assert service.wait(run_id)["status"] == "done"
+
+    lines = told("runs", "steps", run_id, project=project)
+    assert [(line["key"], line["attempt"]) for line in lines] == [("look", 1), ("ship", 1), ("after", 1)]
+
+
+@pytest.mark.parametrize(
+    "point", ["step.performed:2", "step.before_append:2", "storage.append.before_write:2", "step.after_append:2"]
+)
+def test_a_kill_while_an_answer_is_written(project: programs.Project, point: str) -> None:
+    """Killed anywhere on the answer's way to the disk, the same answer may be sent again and counts once."""
+    with programs.service(project, module=PROGRAM, CONTROL_ROOM_CRASH_AT=point) as service:
+        run_id = service.start_run(recipe_id="ship", args={})
+        service.wait(run_id, "waiting")
+        with service.http() as http:
+            (gate,) = http.get("/api/gates").json()
+        first = answered(service, gate["gate_id"])
+        died = service.ended()
+    with programs.service(project, module=PROGRAM) as service:
+        again = answered(service, gate["gate_id"])
+
+        assert (first, died) == (None, -signal.SIGKILL)
+        assert again is not None
+        assert (again.status_code, again.json()["decision"]) == (200, "approve")
+        assert service.wait(run_id)["status"] == "done"
+
+    lines = told("runs", "steps", run_id, project=project)
+    assert [line["key"] for line in lines] == ["look", "ship", "after"]
+
+
+def test_a_default_is_taken_after_a_kill(project: programs.Project) -> None:
+    """A gate whose time ends while nobody serves is decided by its default at the next start."""
+    gate = {"gate": "ship", "default": "deny", "expires_seconds": 1}
+    project.write("recipes/asking/timed.json", {"recipe_id": "timed", "steps": [gate]})
+    with programs.service(project, module=PROGRAM) as service:
+        run_id = service.start_run(recipe_id="timed", args={})
+        service.wait(run_id, "waiting")
+        service.signal(signal.SIGKILL)
+        service.ended()
+    with programs.service(project, module=PROGRAM) as service:
+        run = service.wait(run_id)
+
+        assert (run["status"], run["error"]["code"]) == ("failed", "denied")

@@ -1,0 +1,35 @@
+"""
+What a line means that a person writes at a question.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from app.cli import asking
+
+USUAL = ("approve", "deny")
+
+
+@pytest.mark.parametrize(
+    ("said", "options", "understood"),
+    [
+        ("approve", USUAL, ("approve", "")),
+        ("  Deny  the tests are red \n", USUAL, ("deny", "the tests are red")),
+        ("a", USUAL, ("approve", "")),
+        ("y go on", USUAL, ("approve", "go on")),
+        ("NO", USUAL, ("deny", "")),
+        ("yes", ("yes", "no"), ("yes", "")),
+        ("n", ("now", "never"), (None, "")),
+        ("no", ("now", "never"), ("now", "")),
+        ("y", ("red", "blue"), (None, "")),
+        ("b", ("red", "blue"), ("blue", "")),
+        ("now", ("now", "nowhere"), ("now", "")),
+        ("", USUAL, (None, "")),
+        ("   ", USUAL, (None, "")),
+        ("perhaps", USUAL, (None, "")),
+    ],
+)
+def test_a_line_names_an_option(said: str, options: tuple[str, ...], understood: tuple[str | None, str]) -> None:
+    """Its first word is an option, the beginning of just one, or yes or no; the rest is the message."""
+    assert asking.understood(said, options) == understood
