@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from app.engine import plain, records, runs
 from app.engine.states import RunState
-from tests.unit.dialects import bench, example
+from tests.unit.dialects import bench, example, prompting
 from tests.unit.dialects.agent_recipes import workshop
 from tests.unit.dialects.agent_recipes.workshop import Play, says
 from tests.unit.dialects.amplifier import recorded as amplifier
@@ -165,6 +165,10 @@ def _long_reply(project: Path) -> Play:
     return Play(project.parent, workshop.RECIPE, script)
 
 
+def _prompted(reply: Any, **args: Any) -> Callable[[Path], prompting.Prompted]:
+    return lambda project: prompting.Prompted(project.parent, reply, **args)
+
+
 MADE: Mapping[str, Callable[[Path], Recordable]] = {
     **{f"control_room/{recipe_id}": _bundled(recipe_id) for recipe_id in example.TABLE},
     "control_room/micro_steps": _bundled("analytical_consistency", "t1"),
@@ -185,6 +189,10 @@ MADE: Mapping[str, Callable[[Path], Recordable]] = {
     "agent_recipes/long_reply": _long_reply,
     "agent_recipes/in_turn": _in_turn,
     "agent_recipes/tasks": _tasks,
+    "prompt/answered": _prompted({"text": "Hello.", **COST}),
+    "prompt/chosen": _prompted("Again.", session_created=True, model="haiku", system_prompt="Be kind."),
+    "prompt/long_reply": _prompted("long " * 20_000),
+    "prompt/broken_agent": _prompted({"error": {"code": "agent_error", "message": "no credit"}}),
     **{f"amplifier/{name}": amplifier.made(name) for name in amplifier.RUNS},
     "orchestrate/queue": lambda project: shows.queue(),
     "orchestrate/failing": lambda project: shows.failing(),

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from app import clock, errors
-from app.dialects.registry import DIALECTS
+from app.dialects import registry
 from app.engine import (
     conductor,
     context,
@@ -28,12 +28,17 @@ from app.engine import (
 )
 from app.engine.states import RunState
 from tests.replay import golden
+from tests.unit.dialects import prompting
 from tests.unit.engine import logs
+
+DRIVERS = {**registry.DIALECTS, **registry.DRIVERS}
+"""Everything that drives runs."""
 
 ELSEWHERE: dict[str, dict[str, Any]] = {
     "control_room": {"description": "Something else"},
     "agent_recipes": {"args": {"backend": "x"}},
     "amplifier": {"args": {"x": "something else"}},
+    "prompt": {"args": prompting.ARGS | {"text": "Something else."}},
     "orchestrate": {"args": {"who": "else", "on": True}},
 }
 """A fact of the start that each dialect's operations hold, changed."""
@@ -47,7 +52,7 @@ class Bench:
     def __init__(self, run: golden.Golden) -> None:
         self.run = run
         self.context = context.DriverContext(run.start, lambda key, facts: None)
-        self.conductor = conductor.Conductor(lambda: DIALECTS[run.start.dialect].drive(self.context))
+        self.conductor = conductor.Conductor(lambda: DRIVERS[run.start.dialect].drive(self.context))
 
     async def replay(self, lines: list[dict[str, Any]]) -> None:
         """
@@ -112,9 +117,10 @@ def run(request):
 
 def test_a_journal_is_kept_of_each_kind():
     """
-    Every run that is described has its file, and none lies about that is not.
+    Every driver has journals, every run that is described has its file, and none lies about that is not.
     """
     assert set(golden.names()) == set(golden.MADE)
+    assert {name.split("/")[0] for name in golden.MADE} == set(DRIVERS)
 
 
 async def test_a_whole_journal_ends_as_it_did(run):
@@ -176,7 +182,7 @@ async def test_a_restart_after_each_prefix_ends_the_same(run):
             probes=probes.NoProbes(),
         )
         log: Any = logs.ListLog(disk)
-        dialect = DIALECTS[run.start.dialect]
+        dialect = DRIVERS[run.start.dialect]
         state = await runner.Runner(log, dialect, equipment, logs.CountedSlots(), lambda: None).run()
         manifest = {name: value for name, value in run.manifest.items() if name not in ("updated_at", "completed_at")}
 
@@ -284,7 +290,7 @@ NOT_BUNDLED = [
     "control_room/failed_agent",
     "control_room/not_done",
     *(name for name in golden.MADE if name.startswith("agent_recipes/") and name != "agent_recipes/tasks"),
-    *(name for name in golden.MADE if name.startswith("amplifier/")),
+    *(name for name in golden.MADE if name.startswith(("amplifier/", "prompt/"))),
 ]
 """Runs whose recipes stay as they are."""
 
@@ -298,4 +304,4 @@ async def test_journals_are_those_of_todays_driver(name, tmp_path):
     made = await golden.record(name, tmp_path / "project")
 
     assert [_without_times(line) for line in made["steps"]] == [_without_times(line) for line in kept.lines]
-    assert made["start"]["driver_version"] == kept.start.driver_version == DIALECTS[kept.start.dialect].driver_version
+    assert made["start"]["driver_version"] == kept.start.driver_version == DRIVERS[kept.start.dialect].driver_version
