@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from app.dialects.amplifier import templates
 
 _QUOTED = re.compile(r"'[^'\n]*'|\"(?:[^\"\\\n]|\\.)*\"|\\.")
-_LINE = re.compile(r"\b(?:let|eval)\b[^\n]*")
+_LINE = re.compile(r"(?:^|[;&|({`\n]|\b(?:then|do|else|time)\b)[ \t]*(?:let|eval)[ \t][^\n]*")
 _ORDER = re.compile(r"\s-(?:eq|ne|lt|le|gt|ge)\s")
 
 

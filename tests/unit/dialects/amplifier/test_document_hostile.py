@@ -106,6 +106,34 @@ def test_settings_that_cannot_be(config: dict[str, Any], path: str) -> None:
 # -- values
 
 
+@pytest.mark.parametrize(
+    ("command", "faulty"),
+    [
+        ("echo $(( {{n}} + 1 ))", True),
+        ("a=$((\n{{n}}\n))", True),
+        ("for ((i=0;i<{{n}};i++)); do ls; done", True),
+        ("if [[ {{n}} -gt 3 ]]; then ls; fi", True),
+        ("eval {{n}}", True),
+        ("cd x && eval echo {{n}}", True),
+        ("if true; then let x={{n}}; fi", True),
+        ('[ "{{n}}" -gt 3 ]', False),
+        ("[[ {{n}} == 3 ]]", False),
+        ("python eval.py {{n}}", False),
+        ("jq --eval {{n}}", False),
+        ("echo let it be {{n}}", False),
+        ("let x=3\necho {{n}}", False),
+        ("( (echo {{n}}) )", False),
+    ],
+)
+def test_where_bash_would_evaluate(command: str, faulty: bool) -> None:
+    """
+    A variable is refused where bash executes what a value hides, and not where it is a word like any other.
+    """
+    found = flaws(later({"id": "a", "type": "bash", "command": command}, context={"n": "1"}))
+
+    assert found == ({("$.steps[0].command", "evaluated_variable")} if faulty else set())
+
+
 async def test_skipping_the_rest_loses_nothing() -> None:
     """
     What a step had set before it failed is kept, as with `continue`, and can be the result of the run.
