@@ -563,6 +563,20 @@ def test_an_archive_is_made_of_what_a_run_leaves(workspace: Workspace):
     assert not (workspace.path / "out.zip").exists()
 
 
+def test_an_archive_that_cannot_be_made_is_told(workspace: Workspace, tmp_path: Path):
+    """
+    A step that swaps the folder for a link out of the workspace gets nothing archived; the run has completed.
+    """
+    workspace.write("processed/a.task", "x")
+    workspace.flow(shell("A", f"rm -r processed; ln -s {tmp_path} processed"))
+    told = orchestrate("run", FLOW, "--archive-processed", "out.zip", "--json", workspace=workspace, code=1)
+    shown = json.loads(told.stdout)
+
+    assert (shown["status"], shown["exit_code"]) == ("completed", 1)
+    assert "leads out of the workspace" in shown["error"]["message"]
+    assert not (workspace.path / "out.zip").exists()
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from app import bootstrap
 from app.cli.orchestrate.places import STATE
-from app.engine import ports, records
+from app.engine import operations, ports, records
 
 KEPT = 3
 """Backups that a run keeps."""
@@ -38,7 +38,8 @@ class Backups:
         """
         name = call.place.output_slot or call.place.step_id
         passage = f"{name}#{call.place.visit}"
-        if self.show is None or call.run.folder is None or self._last.get(call.run.run_id) == passage:
+        known = isinstance(call.operation, operations.Skip) or self._last.get(call.run.run_id) == passage
+        if self.show is None or call.run.folder is None or known:
             return
         self._last[call.run.run_id] = passage
         await self.show(call.run.run_id)

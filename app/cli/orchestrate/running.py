@@ -119,15 +119,16 @@ def run(
     request = request_of(asked, workflow, context, labels or {})
 
     async def work(connected: clients.WorkflowClient) -> int:
+        import asyncio
+
         if folder is not None and queue.clean:
             await connected.examine(request, workflow.edition())
-            folder.clean()
+            await asyncio.to_thread(folder.clean)
         run_id = await connected.begin(request, workflow.edition())
         links.point(asked.place, run_id)
-        code = await follow(asked, workflow, connected, run_id)
-        if code == endings.ExitCode.COMPLETED and folder is not None and queue.archive is not None:
-            _archive(asked, folder, target or asked.place.run_root(run_id) / processed.ARCHIVE)
-        return code
+        archive = target or asked.place.run_root(run_id) / processed.ARCHIVE
+        archives = (lambda: _archive(asked, workflow, archive)) if queue.archive is not None else None
+        return await follow(asked, workflow, connected, run_id, afterwards=archives)
 
     return execute(asked, work)
 
@@ -151,19 +152,34 @@ def execute(asked: Asked, work: Callable[[clients.WorkflowClient], Awaitable[int
 
 
 async def follow(
-    asked: Asked, workflow: Workflow, connected: clients.WorkflowClient, run_id: str, *, after: int | None = None
+    asked: Asked,
+    workflow: Workflow,
+    connected: clients.WorkflowClient,
+    run_id: str,
+    *,
+    after: int | None = None,
+    afterwards: Callable[[], None] | None = None,
 ) -> endings.ExitCode:
     """
     Tell a run that executes here until it rests.
 
     Args:
         after: Number of the last event that was told by another process; None: the run is new.
+        afterwards: Done when the run has completed.
     """
+    import asyncio
+
     from app.cli.orchestrate import telling
 
     told = telling.Telling(asked.place, workflow, run_id, asked.output)
     try:
-        return told.tell_rest(await told.follow(connected, after))
+        detail, fault = await told.follow(connected, after), None
+        if afterwards is not None and endings.of_run(detail) is endings.ExitCode.COMPLETED:
+            try:
+                await asyncio.to_thread(afterwards)
+            except errors.ControlRoomError as error:
+                fault = error
+        return told.tell_rest(detail, fault)
     except terminal.PipeClosed:
         left = await connected.stop(run_id)
         with contextlib.suppress(terminal.PipeClosed):
@@ -190,13 +206,14 @@ def request_of(
     )
 
 
-def _archive(asked: Asked, folder: processed.Processed, target: Path) -> None:
+def _archive(asked: Asked, workflow: Workflow, target: Path) -> None:
     # The run may have put links where there were none.
+    folder = processed.of(workflow, asked.place)
     folder.refuse_inside(target.resolve())
     try:
         folder.archive(target)
     except OSError as error:
-        message = f"{asked.place.shown_path(folder.folder)} was not archived: {error}"
+        message = f"{workflow.processed_dir} was not archived: {error}"
         raise errors.ControlRoomError(message, code="not_archived") from error
     if asked.output.tells_steps:
-        terminal.say(f"archived {asked.place.shown_path(folder.folder)}: {asked.place.shown_path(target)}")
+        terminal.say(f"archived {workflow.processed_dir}: {asked.place.shown_path(target)}")

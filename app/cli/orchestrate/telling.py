@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app import errors
 from app.cli import endings as common
 from app.cli import formats, terminal
 from app.cli.orchestrate import drawing, endings, keys, log
@@ -59,13 +60,18 @@ class Telling:
             self._log_rest(detail)
         return detail
 
-    def tell_rest(self, detail: client.Answer) -> endings.ExitCode:
+    def tell_rest(self, detail: client.Answer, fault: errors.ControlRoomError | None = None) -> endings.ExitCode:
         """
         Tell how the run stands; return the exit code that says it.
+
+        Args:
+            fault: What went wrong after the run.
         """
-        ending = endings.of_run(detail)
+        ending = endings.of_run(detail) if fault is None else endings.ExitCode.FAILED
+        if fault is not None:
+            terminal.warn(f"orchestrate: {formats.error(fault.to_json())}")
         if self._output.as_json:
-            terminal.say_json(self._whole(detail, ending))
+            terminal.say_json(self._whole(detail, ending) | ({} if fault is None else {"error": fault.to_json()}))
         elif not self._output.quiet:
             terminal.say(f"run {self._run_id} {self._standing(detail)}")
         self.tell_way_on(detail)

@@ -134,6 +134,17 @@ async def test_what_an_earlier_process_left_counts(folder: Folder):
     assert set(resumed.backups()) == {"B", "C", "D"}
 
 
+async def test_a_step_that_is_skipped_needs_none(folder: Folder):
+    """
+    What is not executed changes nothing.
+    """
+    place = records.Place(step_id="A", output_slot="A")
+    skip = dataclasses.replace(_call("A", place, folder.path), operation=operations.Skip(reason="so"))
+    await folder.kept.world(bootstrap.real_world({})).watch(folder.inner).perform(skip)
+
+    assert (folder.inner.keys, folder.backups()) == (["A"], {})
+
+
 async def test_a_step_that_cannot_be_backed_up_is_performed(folder: Folder):
     """
     No copy is worth a run.
