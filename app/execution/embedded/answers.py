@@ -4,11 +4,13 @@ Answers: a person's decision about a gate, accepted once its line is durable.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterable, Sequence
 
 from app import errors
 from app.engine import decisions, records, stores
 from app.engine import gates as engine_gates
+from app.execution.embedded.errands import Errands
 from app.execution.embedded.gates import Gates
 from app.execution.embedded.house import House
 from app.execution.embedded.stays import Stay
@@ -23,6 +25,7 @@ class Answers:
         self._gates = gates
         self._store = store
         self._house = house
+        self._loading = Errands()
 
     async def give(self, run_id: str, key: str, answer: engine_gates.Answer, attempt: int | None = None) -> None:
         """
@@ -39,6 +42,23 @@ class Answers:
             pass
         if not first:
             raise _decided(key)
+
+    async def let_ask(self, run_ids: Iterable[str]) -> None:
+        """
+        Load runs that were found waiting, one after the other and before they have a seat, so that the time of their
+        gates is kept however busy the others are.
+        """
+        for run_id in run_ids:
+            stay = self._house.stays.get(run_id)
+            if stay is not None and stay.task is None and stay.asleep is None:
+                with contextlib.suppress(errors.ControlRoomError, errors.StorageFault):
+                    await self._let_in(stay)
+
+    async def settled(self) -> None:
+        """
+        Wait until no run is being loaded for its gates.
+        """
+        await self._loading.settled()
 
     async def _let_ask(self, run_id: str, key: str) -> None:
         """
@@ -57,6 +77,9 @@ class Answers:
             await self._house.changes.differs(run_id, number)
 
     async def _let_in(self, stay: Stay) -> None:
+        await self._loading.carry_out(self._take_up(stay), f"questions of {stay.run_id}")
+
+    async def _take_up(self, stay: Stay) -> None:
         # It has no seat; for the first step that needs one it joins the queue again.
         house = self._house
         async with house.turns.of(stay.run_id):

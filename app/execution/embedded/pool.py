@@ -243,7 +243,10 @@ class Pool:
 
     async def _recover(self, whole: bool) -> None:
         if whole:
-            self._found = await recovery.recover(self._store, self._house)
+            unfinished = await recovery.recover(self._store, self._house)
+            self._found = len(unfinished)
+            asking = [summary.run_id for summary in unfinished if summary.status == states.RunState.WAITING]
+            self._helpers.begin(self._answers.let_ask(asking), "questions")
         else:
             self._house.seats.know_workspaces()
             self._house.ended = None
@@ -274,6 +277,7 @@ class Pool:
         self._helpers.give_up()
         try:
             await self._orders.settled()
+            await self._answers.settled()
             await self._house.close(grace_seconds)
         finally:
             self._over.set()

@@ -13,9 +13,9 @@ from app.execution.embedded.house import House
 _log = logging.getLogger(__name__)
 
 
-async def recover(store: stores.RunStore, house: House) -> int:
+async def recover(store: stores.RunStore, house: House) -> list[stores.RunSummary]:
     """
-    Queue every unfinished run of the service, oldest first, and return how many there are.
+    Queue every unfinished run of the service, oldest first, and return them.
 
     Paused runs stay where they are, unless their journal says otherwise than their row. Workspaces are granted only
     when it is known which are held, since a run holds its own through pauses and restarts.
@@ -29,7 +29,7 @@ async def recover(store: stores.RunStore, house: House) -> int:
             await _look(store, house, summary)
     house.seats.know_workspaces()
     house.ended = None
-    return len(unfinished)
+    return unfinished
 
 
 def _queue(house: House, *summaries: stores.RunSummary) -> None:

@@ -330,3 +330,37 @@ async def test_what_happens_at_a_gate_is_told() -> None:
     }
 
     await bench.close()
+
+
+async def test_time_runs_out_though_every_seat_is_taken() -> None:
+    """After a restart a gate whose time is over takes its default at once, however long others keep the seats."""
+    bench = await Bench(limit=1).open()
+    run_id = await asked(bench, {"gate": "ask", "default": "deny", "expires_seconds": 100})
+    busy = await bench.keep_busy(1)
+    bench.advance(60)
+    await bench.crash()
+    bench.toolbox.busy = 0
+    await bench.restart()
+    await bench.until(lambda: bench.toolbox.busy == 1 and bool(bench.pool.open_gates(run_id)))
+    bench.advance(40)
+
+    assert await bench.ended(run_id) == [RunState.DONE]
+    assert bench.toolbox.busy == 1
+
+    busy.set()
+    await bench.close()
+
+
+async def test_a_stop_waits_for_what_is_being_loaded() -> None:
+    """A service that stops while it loads runs for their gates leaves nothing open."""
+    bench = await Bench(limit=1).open()
+    run_ids = [await asked(bench, *ASKING) for _ in range(3)]
+    await bench.keep_busy(1)
+    await bench.crash()
+    await bench.restart()
+    await pools.soon(bench.pool.stop(0))
+
+    assert bench.store._parts.opener.logs == {}
+    assert {await bench.status(run_id) for run_id in run_ids} <= {"waiting", "running"}
+
+    await bench.store.close()
