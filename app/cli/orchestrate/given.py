@@ -15,7 +15,8 @@ import click
 
 from app.cli import arguments
 from app.cli.orchestrate import cleaning, places
-from app.cli.orchestrate.running import Asked, Output
+from app.cli.orchestrate.outputs import Output
+from app.cli.orchestrate.running import Asked
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

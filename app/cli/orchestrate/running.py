@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from app import errors
 from app.cli import nesting, terminal
 from app.cli.orchestrate import endings, links, processed
+from app.cli.orchestrate.outputs import Output
 from app.cli.orchestrate.places import Place
 
 if TYPE_CHECKING:
@@ -25,33 +26,6 @@ ONLY = "only_step"
 """Label of runs that take a single step of their workflow."""
 INSTEAD = "instead_of"
 """Label of runs that were begun anew in place of another."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
-    """
-    What is printed and logged of a run.
-    """
-
-    quiet: bool = False
-    """Whether stdout gets the run's id alone."""
-    verbose: bool = False
-    """Whether stderr gets the log."""
-    as_json: bool = False
-    """Whether stdout gets the run at its rest as JSON, and nothing else."""
-    progress: bool = False
-    """Whether progress is drawn on stderr."""
-    trace: bool = False
-    """Whether lines of the log carry trace ids."""
-    level: str = "info"
-    """Least level that is logged."""
-
-    @property
-    def tells_steps(self) -> bool:
-        """
-        Tell whether stdout gets a line for each step.
-        """
-        return not (self.quiet or self.as_json or self.progress)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

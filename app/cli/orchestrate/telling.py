@@ -19,7 +19,7 @@ from app.cli.orchestrate.places import STATE, Place
 if TYPE_CHECKING:
     from app.cli import client
     from app.cli.orchestrate import clients
-    from app.cli.orchestrate.running import Output
+    from app.cli.orchestrate.outputs import Output
     from app.cli.orchestrate.workflows import Workflow
 
 _SHOWN = {"done": "completed", "cancelled": "failed"}
