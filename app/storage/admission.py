@@ -166,7 +166,8 @@ class Admission:
             else:
                 committed.set_exception(error)
 
-        self._means.committer.begin(creation.commit(self._means, run_id, born), over)
+        made = creation.commit(self._means, run_id, born)
+        self._means.committer.gather(lambda: self._means.committer.begin(made, over))
         await committed
 
     @property
