@@ -17,6 +17,17 @@ _Object: TypeAlias = Mapping[str, plain.Json]
 _Undecided: TypeAlias = templates.Undefined | conditions.Undecidable | loops.Unfit
 
 
+@dataclass(slots=True)
+class Prompts:
+    """
+    Prompts that a branch knows of: its own, and those of the flow before it. What goes on beside it does not count, so
+    that the order in which branches come never shows.
+    """
+
+    count: int = 0
+    """How many."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
     """
@@ -29,6 +40,8 @@ class Frame:
     """What variables stand for."""
     lanes: int | None
     """Most agents that may be asked at a time; None: any number."""
+    prompts: Prompts
+    """Prompts so far."""
     position: int = 0
     """Number of branches beside this one that began just before it."""
 
@@ -46,9 +59,12 @@ class Frame:
             scopes: Their variables, by what is put behind the key.
             width: How many go on at a time.
         """
-        lanes = loops.lanes_inside(self.lanes, width)
+        lanes, before = loops.lanes_inside(self.lanes, width), self.prompts.count
+        self.prompts.count += len(scopes)
         return {
-            name.strip(".[]"): self.inside(self.key + name, scope, lanes=lanes, position=number % width)
+            name.strip(".[]"): self.inside(
+                self.key + name, scope, lanes=lanes, position=number % width, prompts=Prompts(before + number)
+            )
             for number, (name, scope) in enumerate(scopes.items())
         }
 
@@ -61,7 +77,7 @@ class Asker:
     def __init__(self, ctx: ports.Context, shown: showing.Shown) -> None:
         self._ctx, self._shown, self._recipe = ctx, shown, ctx.run.recipe
         self._limits = self._recipe.get("recursion", {})
-        self._taken = self._prompts = 0
+        self._taken = 0
 
     async def act(self, step: _Object, frame: Frame) -> templates.Value:
         """
@@ -165,9 +181,9 @@ class Asker:
             raise (await self.refuse(frame.key, "recursion_limit", message)).run_failed()
 
     async def _pace(self, frame: Frame) -> None:
-        self._prompts += 1
+        frame.prompts.count += 1
         delay = self._recipe.get("rate_limiting", {}).get("min_delay_ms", 0)
-        if delay and self._prompts > 1:
+        if delay and frame.prompts.count > 1:
             await self._ctx.timer(f"{frame.key}.delay", delay / 1000 * (1 + frame.position))
 
     async def _content(self, record: records.Record) -> Any:

@@ -40,14 +40,14 @@ class _Flow:
         self._lanes = self._recipe.get("rate_limiting", {}).get("max_concurrent_llm")
         self._shown = showing.Shown(ctx)
         self._asker = asking.Asker(ctx, self._shown)
-        self._index = 0
+        self._index, self._prompts = 0, asking.Prompts()
         self._over, self._lost = False, set[str]()
 
     async def take(self, step: _Object) -> None:
         """
         Take a step of the recipe, or pass over it where an earlier one has ended the run.
         """
-        frame = Frame(key=step["id"], scope=self._scope, lanes=self._lanes)
+        frame = Frame(key=step["id"], scope=self._scope, lanes=self._lanes, prompts=self._prompts)
         try:
             if self._over:
                 await self._asker.skip(step, frame, "an earlier step has skipped the remaining ones")

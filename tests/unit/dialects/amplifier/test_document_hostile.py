@@ -217,6 +217,13 @@ class _Opening(asyncio.Event):
         return True
 
 
+async def _send_on(made: workshop.Run, key: str) -> None:
+    log = logs.ListLog(made.disk)
+    dead = sorted(resumption.dead_positions(log.loaded, key))
+    await log.decide(decisions.DecisionKind.RESUMED, {"dead": decisions.ranges(dead), "overrides": {}})
+    made.disk.row = RunState.PENDING
+
+
 async def test_an_earlier_iteration_can_be_gone_back_to() -> None:
     """
     A resume from one of several iterations that go on two at a time asks for it alone, and keeps those beside it.
@@ -232,10 +239,7 @@ async def test_an_earlier_iteration_can_be_gone_back_to() -> None:
     made.world.held["each[1]"] = held = asyncio.Event()
     made.world.held["each[3]"] = _Opening(held)
     await made.run()
-    log = logs.ListLog(made.disk)
-    dead = sorted(resumption.dead_positions(log.loaded, "each[0]"))
-    await log.decide(decisions.DecisionKind.RESUMED, {"dead": decisions.ranges(dead), "overrides": {}})
-    made.disk.row = RunState.PENDING
+    await _send_on(made, "each[0]")
     before = len(made.world.asked)
     made.replies.update({"each[0]": "anew", "after": "fine"})
 
@@ -243,3 +247,25 @@ async def test_an_earlier_iteration_can_be_gone_back_to() -> None:
     assert await made.run() is RunState.DONE
     assert made.world.asked[before:] == [("each[0]", 2), ("after", 2)]
     assert made.prompt("after") == '["anew","each[1] said","each[2] said","each[3] said"]'
+
+
+async def test_pauses_do_not_depend_on_who_came_first() -> None:
+    """
+    Which prompts wait for `min_delay_ms` is fixed by the recipe, so that one branch can be gone back to alone.
+    """
+
+    def branch(name: str) -> dict[str, Any]:
+        return {"id": name, "substeps": [{"id": f"look-{name}", "type": "bash", "command": "ls"}, step(f"ask-{name}")]}
+
+    group = {"id": "g", "parallel": True, "substeps": [branch("a"), branch("b")]}
+    made = workshop.Run(later(group, step("after"), rate_limiting={"min_delay_ms": 100}))
+    made.replies["after"] = broke()
+    made.world.held["g.a.look-a"] = held = asyncio.Event()
+    made.world.held["g.b.ask-b"] = _Opening(held)
+    await made.run()
+    pauses = {key for key, _ in made.world.asked if key.endswith(".delay")}
+    await _send_on(made, "g.b.look-b")
+    made.replies["after"] = "fine"
+
+    assert pauses == {"g.b.ask-b.delay", "after.delay"}
+    assert await made.run() is RunState.DONE
