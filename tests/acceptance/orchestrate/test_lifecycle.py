@@ -62,7 +62,7 @@ def test_v12_2_failure_path(workspace: workspaces.Workspace, door: workspaces.Do
     esac
     """
     workspace.flow(
-        each(items, shell("Work", work, "${task}", retries={"max": 1}, timeout_sec=0.5)),
+        each(items, shell("Work", work, "${task}", retries={"max": 1}, timeout_sec=1.5)),
         version="1.2",
         strict_flow=False,
     )
