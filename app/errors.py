@@ -19,7 +19,8 @@ ControlRoomError
 ├── JournalCorrupt
 ├── StepError
 │   ├── ToolFailed
-│   └── AgentFailed
+│   ├── AgentFailed
+│   └── EvidenceRejected
 └── RunFailed
 
 Fault (BaseException)
@@ -243,6 +244,14 @@ class AgentFailed(StepError):
     """
 
     default_code = "agent_failed"
+
+
+class EvidenceRejected(StepError):
+    """
+    What the reply names as its evidence does not hold.
+    """
+
+    default_code = "evidence_rejected"
 
 
 class RunFailed(ControlRoomError):

@@ -38,7 +38,7 @@ from app.execution import measured
 from app.execution.embedded import pool, workspaces
 from app.processes import allowance, supervisor
 from app.storage import agent_sessions, memory, workspace_locks
-from app.tools import checks, commands, find_files, issue_performer, move_file, read_files, wait_for_files
+from app.tools import checks, commands, evidence, find_files, issue_performer, move_file, read_files, wait_for_files
 from app.tools import performer as tool_performer
 from app.tools import workspaces as tool_workspaces
 
@@ -199,6 +199,7 @@ def _equipment(
         operations.AgentCall.kind: asking,
         operations.Command.kind: commands.CommandPerformer(running, places, os.environ, secrets),
         operations.Check.kind: checks.CheckPerformer(places),
+        operations.CheckEvidence.kind: evidence.EvidencePerformer(places, kept.find_receipt),
         operations.CommitFile.kind: checks.CommitFilePerformer(places),
         operations.OpenIssue.kind: issue_performer.IssuePerformer(kept.put_issue, world.clock),
         operations.Refusal.kind: refusals.RefusalPerformer(),

@@ -130,6 +130,25 @@ class Check(Operation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckEvidence(Operation):
+    """
+    Look whether what a reply names as its evidence is there: words in a file, or a receipt of the run's session.
+
+    The output tells what was found, `{"form": "file", "path", "sha256"}` or `{"form": "receipt", "receipt_id", …}`;
+    evidence that does not hold fails the step, with the facts in `detail.evidence`.
+    """
+
+    kind: ClassVar[str] = "check_evidence"
+
+    quote: str | None = None
+    """Words that must stand in the file; None where a receipt is named."""
+    path: str | None = None
+    """File in the workspace that they are quoted from."""
+    receipt_id: str | None = None
+    """Receipt that must be one of the session's; None where a file is quoted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommitFile(Operation):
     """
     Write a text to a file of the workspace, atomically.

@@ -133,6 +133,21 @@ def _not_done(project: Path) -> bench.Pipeline:
     return bench.Pipeline(bench.recipe(dod=checks))
 
 
+def _evidence(project: Path) -> bench.Pipeline:
+    steps = [dict(step) | {"evidence": True} for step in bench.RECIPE["phase_b"]]
+    prompts = {"write": {"t1": "--- triage\nLook.\n--- finding\n{{plan}}\n--- evidence\nProve it."}}
+    registry = bench.stock(prompts, {"writer": "t1"}, evidence="any")
+    pipeline = bench.Pipeline(bench.recipe(phase_b=steps), registry)
+    pipeline.tables.replies["brief"] = 'Go on.\n\nEvidence: "one two" (a.md)'
+    pipeline.tables.replies["draft.evidence"] = "Evidence: receipt_id: rcpt_1"
+    return pipeline
+
+
+def _no_evidence(project: Path) -> bench.Pipeline:
+    steps = [dict(step) | {"evidence": True} for step in bench.RECIPE["phase_b"]]
+    return bench.Pipeline(bench.recipe(phase_b=steps), bench.stock(evidence="receipt"))
+
+
 LOOP = {"review": says("issues-found"), "fix": says("complete"), "review#2": says("no-issues")}
 COMMITTED = {"commit": says("committed")}
 COST = {"usage": {"input_tokens": 900, "output_tokens": 80, "cost_usd": 0.125}}
@@ -178,6 +193,8 @@ MADE: Mapping[str, Callable[[Path], Recordable]] = {
     "control_room/broken_reference": _broken_reference,
     "control_room/failed_agent": _failed_agent,
     "control_room/not_done": _not_done,
+    "control_room/evidence": _evidence,
+    "control_room/no_evidence": _no_evidence,
     "agent_recipes/loop": _play(workshop.RECIPE, {**LOOP, **COMMITTED}, model="sonnet", system_prompt="Be brief."),
     "agent_recipes/other": _play(workshop.RECIPE, {"review": PUZZLED}, agent_session_id="ses_1"),
     "agent_recipes/visits": _play(workshop.RECIPE, {"review*": says("issues-found"), "fix*": says("complete")}),

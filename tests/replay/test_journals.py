@@ -289,6 +289,8 @@ NOT_BUNDLED = [
     "control_room/broken_reference",
     "control_room/failed_agent",
     "control_room/not_done",
+    "control_room/evidence",
+    "control_room/no_evidence",
     *(name for name in golden.MADE if name.startswith("agent_recipes/") and name != "agent_recipes/tasks"),
     *(name for name in golden.MADE if name.startswith(("amplifier/", "prompt/"))),
 ]

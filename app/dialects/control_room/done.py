@@ -160,6 +160,29 @@ def step_failed(
     )
 
 
+def evidence_rejected(record: records.Record, step_id: str, asked: Sequence[str]) -> errors.RunFailed:
+    """
+    Return the failure of a run whose agent's evidence does not hold.
+
+    Only another reply can bear itself out, so a resume repeats the prompts too.
+
+    Args:
+        record: The failed check.
+        asked: Keys of the prompts that the reply is made of.
+    """
+    code, message, detail = "evidence_rejected", record.status.value, {}
+    if record.error is not None:
+        code, message, detail = record.error.code, record.error.message, dict(record.error.detail)
+    return errors.RunFailed(
+        f"The reply of the step {step_id} was rejected for its evidence: {message}",
+        code=code,
+        key=record.key,
+        detail=detail,
+        causes=[*asked, record.key],
+        reason="evidence_rejected",
+    )
+
+
 def judge(asked: _Part, value: plain.Json) -> str | None:
     """
     Return why a slot does not pass its check, None if it does.

@@ -5,14 +5,12 @@ The driver: tools, agents, outputs, findings and the definition of done, one aft
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+from app.dialects import evidence
 from app.dialects.control_room import done, prompts, refs
-from app.engine import operations, plain, ports, records, runs, slots
-
-_ABSTAINED = re.compile(r"ABSTAIN(?::\s*(.*))?", re.DOTALL)
+from app.engine import operations, plain, ports, records, runs, slots, states
 
 _Step: TypeAlias = Mapping[str, plain.Json]
 
@@ -102,30 +100,42 @@ class _Pipeline:
             await self._ask_in_micro_steps(step, index, prompts.micro_parts(prompt["template"]))
             return
         place = _place(step, index, "b", refs.sources(prompts.named(prompt["template"])))
-        record = await self._ask(step["step_id"], step, place, prompt["template"])
-        self._keep(step, step["step_id"], record, record.output)
+        key, wanted = step["step_id"], self._evidence_request(step)
+        record = await self._ask(key, step, place, prompt["template"], closing=wanted)
+        if step.get("evidence"):
+            await self._check_evidence(step, index, [key], await self._text(record))
+        self._keep(step, key, record, record.output)
 
     async def _ask_in_micro_steps(self, step: _Step, index: int, parts: Mapping[str, str]) -> None:
         earlier: dict[str, str] = {}
         keys = {name: f"{step['step_id']}.{name}" for name in prompts.MICRO_STEPS}
         for name, key in keys.items():
             place = _place(step, index, "b", refs.sources(prompts.named(parts[name])))
-            if name != prompts.MICRO_STEPS[-1]:
+            is_last = name == prompts.MICRO_STEPS[-1]
+            if not is_last:
                 place = dataclasses.replace(place, output_slot=None)
-            record = await self._ask(key, step, place, parts[name], earlier)
-            reply = record.output if record.blob is None else await self._ctx.read(record.blob)
-            earlier[name] = reply.strip()
+            closing = self._evidence_request(step) if is_last else ""
+            record = await self._ask(key, step, place, parts[name], earlier, closing)
+            earlier[name] = (await self._text(record)).strip()
         text = f"{earlier['finding']}\n\n{earlier['evidence']}"
+        if step.get("evidence"):
+            await self._check_evidence(step, index, list(keys.values()), text)
         # A resume that doubts the slot must repeat all three, so its key is that of the first.
         self._keep(step, keys[prompts.MICRO_STEPS[0]], None, text)
 
     async def _ask(
-        self, key: str, step: _Step, place: records.Place, template: str, earlier: Mapping[str, str] | None = None
+        self,
+        key: str,
+        step: _Step,
+        place: records.Place,
+        template: str,
+        earlier: Mapping[str, str] | None = None,
+        closing: str = "",
     ) -> records.Record:
         archetype = step["agent_archetype"]
         agent = self._ctx.run.frozen["agents"][archetype]
         try:
-            body = [await self._injected(piece) for piece in prompts.pieces(template)]
+            body = [await self._injected(piece) for piece in prompts.pieces(template)] + ([closing] if closing else [])
         except refs.BrokenReference as error:
             facts = {"agent_id": agent["id"], "archetype": archetype}
             raise await done.refused(self._ctx, self._values, key, place, error, **facts) from error
@@ -147,6 +157,24 @@ class _Pipeline:
             return prompts.text_of(piece, await self._values.follow(piece))
         filled = self._values.of(piece.root)
         return filled.slot.summary if filled.slot.type == "pointer" else filled.part
+
+    async def _text(self, record: records.Record) -> str:
+        return str(record.output if record.blob is None else await self._ctx.read(record.blob))
+
+    def _evidence_request(self, step: _Step) -> str:
+        if not step.get("evidence"):
+            return ""
+        agent = self._ctx.run.frozen["agents"][step["agent_archetype"]]
+        receipts = {slot: name for slot in step["input_slots"] for name in self._values.receipts(slot)}
+        return evidence.request(agent["evidence"], receipts)
+
+    async def _check_evidence(self, step: _Step, index: int, keys: Sequence[str], reply: str) -> None:
+        agent = self._ctx.run.frozen["agents"][step["agent_archetype"]]
+        reading = evidence.read(reply, agent["evidence"])
+        place = records.Place(step_id=step["step_id"], step_index=index, phase="b")
+        record = await self._ctx.perform(f"{keys[-1]}.evidence", evidence.operation(reading), place)
+        if record.status is not states.StepState.SKIPPED and not record.done:
+            raise done.evidence_rejected(record, step["step_id"], keys)
 
     def _keep(self, step: _Step, key: str, record: records.Record | None, text: str | None) -> None:
         whole = record.output_sha256 if record is not None else plain.sha256(plain.content(text))
@@ -187,9 +215,9 @@ def _said_something(record: records.Record) -> records.Record:
     if record.blob is not None:
         return record
     reply = str(record.output or "").strip()
-    abstained = _ABSTAINED.fullmatch(reply)
+    reason = evidence.abstention(reply)
     if not reply:
         raise done.step_failed(record.key, "empty_reply", "the agent returned nothing")
-    if abstained:
-        raise done.step_failed(record.key, "abstained", f"the agent abstained: {abstained[1] or 'it gave no reason'}")
+    if reason is not None:
+        raise done.step_failed(record.key, "abstained", f"the agent abstained: {reason}")
     return record

@@ -90,6 +90,11 @@ def _agent_step() -> _Schema:
         },
         output_slot=_text("Slot that the reply is kept in.", pattern=NAME),
         prompt_type=_text("Key of the prompt template in the registry."),
+        evidence={
+            "type": "boolean",
+            "default": False,
+            "description": "Whether the reply is held to the evidence that the agent's role requires.",
+        },
         **_limits(),
     )
 

@@ -5,6 +5,7 @@ A pipeline on a bench: the real dialect and the real runner, with performers tha
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -91,15 +92,19 @@ def agent(archetype: str, tier: library.Tier = "t3") -> library.Agent:
 
 
 def stock(
-    prompts: Mapping[str, Mapping[Any, str]] | None = None, tiers: Mapping[str, library.Tier] | None = None
+    prompts: Mapping[str, Mapping[Any, str]] | None = None,
+    tiers: Mapping[str, library.Tier] | None = None,
+    evidence: str = "none",
 ) -> library.Library:
     """
-    Return a library that fits the small recipe.
+    Return a library that fits the small recipe; all its agents must bring the same evidence.
     """
     tiers = tiers or {}
     return library.Library(
         tools={name: library.ToolSpec(name=name, description="", args_schema=ANY_ARGS) for name in PAYLOADS},
-        agents=tuple(agent(name, tiers.get(name, "t3")) for name in ("planner", "writer")),
+        agents=tuple(
+            dataclasses.replace(agent(name, tiers.get(name, "t3")), evidence=evidence) for name in ("planner", "writer")
+        ),
         prompts={
             name: library.PromptTemplate(prompt_type=name, label=name, variants=variants)
             for name, variants in (PROMPTS | dict(prompts or {})).items()
@@ -146,6 +151,10 @@ class Tables:
                 return records.Result(output={"path": operation.path})
             case operations.Check():
                 return records.Result(output={"holds": operation.subject in self.files})
+            case operations.CheckEvidence(path=None):
+                return records.Result(output={"form": "receipt", "receipt_id": operation.receipt_id})
+            case operations.CheckEvidence():
+                return records.Result(output={"form": "file", "path": operation.path, "sha256": "0" * 64})
             case operations.OpenIssue():
                 return records.Result(output={"issue_id": f"iss_{call.key}"})
         raise AssertionError(operation)
@@ -179,8 +188,9 @@ class Pipeline:
         """
         Take the run up and go on until it rests.
         """
-        kinds = ("tool_call", "agent_call", "commit_file", "check", "open_issue")
-        performers = {**dict.fromkeys(kinds, self.tables), "refusal": refusals.RefusalPerformer(), **self.performers}
+        kinds = ("tool_call", "agent_call", "commit_file", "check", "check_evidence", "open_issue")
+        engines = {"refusal": refusals.RefusalPerformer(), "skip": refusals.SkipPerformer()}
+        performers = {**dict.fromkeys(kinds, self.tables), **engines, **self.performers}
         equipment = runner.Equipment(
             performers=performers, clock=clock.FakeClock(), masker=plain.Masker(), probes=probes.NoProbes()
         )

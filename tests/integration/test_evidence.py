@@ -1,0 +1,94 @@
+"""
+Evidence over HTTP: steps that are held to it, with real files and real receipts.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.integration import served
+from tests.integration.project import SCENE, Project, unguarded
+
+SCENE_PATH = "Story/Scenes/SCN-the-arrival.md"
+
+
+@pytest.fixture
+def project(project: Project) -> Project:
+    """
+    Return a project whose writer must bring evidence in one recipe.
+    """
+    recipe = unguarded() | {"recipe_id": "proven"}
+    recipe["phase_b"][0]["evidence"] = True
+    project.add_recipe(recipe)
+    agents = json.loads((project.data / "agents.json").read_text(encoding="utf-8"))
+    agents["agents"][0]["evidence"] = "any"
+    project.write(".control-room/agents.json", json.dumps(agents))
+    return project
+
+
+async def proven(service: served.Served, reply: str, **body: Any) -> dict[str, Any]:
+    """
+    Return the ended run in which the writer replied so.
+    """
+    service.project.say("draft", text=reply)
+    return await service.run("proven", **body)
+
+
+async def test_a_quote_of_a_file_is_looked_up(service: served.Served) -> None:
+    """Words that stand in the scene let the run go on, and the check is a step that tells the file's hash."""
+    run = await proven(service, f'Dark.\nEvidence: "the harbour before dawn. Nobody waited" ({SCENE_PATH})')
+    steps = (await service.http.get(f"/api/runs/{run['run_id']}/steps")).json()
+
+    assert run["status"] == "done", run["error"]
+    assert [step["key"] for step in steps] == ["discover", "draft", "draft.evidence"]
+    assert steps[-1]["output"]["path"] == SCENE_PATH
+    assert "dawn" in SCENE
+
+
+@pytest.mark.parametrize(
+    ("reply", "code"),
+    [
+        ("It is dark.", "evidence_missing"),
+        (f'Evidence: "the harbour" ({SCENE_PATH})\nEvidence: "dawn" ({SCENE_PATH})', "evidence_repeated"),
+        ("Evidence: I just know", "evidence_malformed"),
+        (f'Evidence: "the harbour after dawn" ({SCENE_PATH})', "quote_not_found"),
+        ('Evidence: "root" (/etc/passwd)', "path_outside_workspace"),
+        ('Evidence: "said" (.control-room/agents.json)', "path_outside_workspace"),
+        ('Evidence: "dawn" (Story/none.md)', "file_not_found"),
+        ("Evidence: receipt_id: rcpt_00000000000000000000", "receipt_unknown"),
+    ],
+)
+async def test_a_rejected_reply_fails_the_run(service: served.Served, reply: str, code: str) -> None:
+    """The run fails at the check, with the reason, as a failure of evidence and of no tool."""
+    run = await proven(service, reply)
+
+    assert (run["status"], run["error"]["code"], run["error"]["key"]) == ("failed", code, "draft.evidence")
+    assert run["ending"]["reason"] == "evidence_rejected"
+    assert "evidence" in run["error"]["detail"]
+    assert "draft" not in run["cache_summary"]
+
+
+async def test_a_receipt_counts_in_its_session(service: served.Served) -> None:
+    """A receipt of an earlier run of the session is evidence; in another session it is none."""
+    first = await proven(service, f'Evidence: "dawn" ({SCENE_PATH})', session_id="book-one")
+    slot = (await service.http.get(f"/api/runs/{first['run_id']}/cache/discovery")).json()
+    reply = f"Seen.\nEvidence: receipt_id: {slot['receipt_id']}"
+    same = await proven(service, reply, session_id="book-one")
+    other = await proven(service, reply, session_id="book-two")
+
+    assert same["status"] == "done", same["error"]
+    assert (other["status"], other["error"]["code"]) == ("failed", "receipt_unknown")
+
+
+async def test_a_resume_asks_the_agent_again(service: served.Served) -> None:
+    """After a rejection a resume repeats the prompt, and its new reply is checked anew."""
+    run = await proven(service, "It is dark.")
+    service.project.say("draft", text=f'Evidence: "before dawn" ({SCENE_PATH})')
+    await service.http.post(f"/api/runs/{run['run_id']}/resume", json={})
+    again = await service.until(run["run_id"], "done", "failed")
+
+    assert again["status"] == "done", again["error"]
+    assert [step["key"] for step in again["steps"]].count("draft") >= 1

@@ -1,0 +1,284 @@
+"""
+Evidence: the line that counts, its two forms, what roles must bring, and how a pipeline is held to it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app import errors
+from app.dialects import evidence
+from app.engine import operations
+from app.engine.states import RunState
+from tests.unit.dialects import bench
+
+QUOTED = 'Evidence: "the lantern was dark" (Story/a.md)'
+NAMED = "Evidence: receipt_id: rcpt_1f"
+STEPS = [dict(step) | {"evidence": True} for step in bench.RECIPE["phase_b"]]
+
+
+def code(reply: str, requirement: str = "any") -> str:
+    """
+    Return the code by which a reply is rejected.
+    """
+    reading = evidence.read(reply, requirement)
+    assert isinstance(reading, evidence.Rejection), reading
+    return reading.code
+
+
+class TestReading:
+    """
+    What a reply says of its evidence.
+    """
+
+    @pytest.mark.parametrize(
+        ("line", "quote", "path"),
+        [
+            ('Evidence: "a b" (x.md)', "a b", "x.md"),
+            ('  evidence : "a b"(x.md).', "a b", "x.md"),
+            ('**Evidence:** "a b" (`x.md`)', "a b", "x.md"),
+            ('- **Evidence**: "a b" ( x.md )', "a b", "x.md"),
+            ("> Evidence: “a b” (x.md)", "a b", "x.md"),
+            ('1. EVIDENCE: "a" (x.md)', "a", "x.md"),
+            ('Evidence: "he said "go" (softly)" (a (b)/x.md)', 'he said "go" (softly)', "a (b)/x.md"),
+        ],
+    )
+    def test_words_of_a_file(self, line: str, quote: str, path: str) -> None:
+        """A quotation and its path are read, whatever decoration the line has."""
+        reading = evidence.read(f"It holds.\n{line}\nEnd.", "file")
+
+        assert reading == evidence.Claim(line=2, quote=quote, path=path)
+
+    @pytest.mark.parametrize(
+        "line", [NAMED, "Evidence: receipt_id:rcpt_1f.", "**Evidence:** receipt_id: `rcpt_1f`", f"\t{NAMED}  "]
+    )
+    def test_a_receipt(self, line: str) -> None:
+        """A receipt is read by its id."""
+        assert evidence.read(line, "receipt") == evidence.Claim(line=1, receipt_id="rcpt_1f")
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "Evidence:",
+            "Evidence: see above",
+            'Evidence: "a b"',
+            "Evidence: a b (x.md)",
+            'Evidence: "..." (x.md)',
+            'Evidence: " " (x.md)',
+            'Evidence: "a b" ()',
+            "Evidence: rcpt_1f",
+            "Evidence: receipt_id: 1f",
+            f'{NAMED} "a b" (x.md)',
+            f'Evidence: "{"a" * 5000}" (x.md)',
+        ],
+    )
+    def test_neither_form(self, line: str) -> None:
+        """What is neither a quotation with its path nor a receipt is malformed, and the line is named."""
+        reading = evidence.read(f"\n{line}", "any")
+
+        assert isinstance(reading, evidence.Rejection)
+        assert (reading.code, reading.facts["line"]) == ("evidence_malformed", 2)
+
+    def test_exactly_one_line(self) -> None:
+        """None is missing, two are repeated, also if they are alike or one hides behind a mark."""
+        assert code("The evidence: it is dark.") == "evidence_missing"
+        assert code("My Evidence: x") == "evidence_missing"
+        assert code(f"{QUOTED}\n{QUOTED}") == "evidence_repeated"
+        assert code(f"{NAMED}\ntext\n> **evidence**: {QUOTED}") == "evidence_repeated"
+
+    def test_what_roles_must_bring(self) -> None:
+        """A role takes its own kind only; one that needs nothing may be silent, but not careless."""
+        assert code(NAMED, "file") == "evidence_kind"
+        assert code(QUOTED, "receipt") == "evidence_kind"
+        assert evidence.read("Nothing.", "none") == evidence.Exempt()
+        assert isinstance(evidence.read(NAMED, "none"), evidence.Claim)
+        assert code(f"{NAMED}\n{NAMED}", "none") == "evidence_repeated"
+        assert code("Evidence: trust me", "none") == "evidence_malformed"
+
+    @pytest.mark.parametrize(
+        ("reply", "reason"),
+        [
+            ("ABSTAIN", "it gave no reason"),
+            (" ABSTAIN: not my field\n", "not my field"),
+            ("ABSTAINED", None),
+            ("I ABSTAIN", None),
+            ("abstain", None),
+        ],
+    )
+    def test_abstaining(self, reply: str, reason: str | None) -> None:
+        """Only a reply that is an abstention as a whole is one."""
+        assert evidence.abstention(reply) == reason
+
+    @given(st.text(), st.sampled_from(["none", "any", "file", "receipt"]))
+    def test_any_text_is_read(self, reply: str, requirement: str) -> None:
+        """No text breaks the rules, and whatever is read can be put on record."""
+        reading = evidence.read(reply, requirement)
+
+        assert isinstance(evidence.operation(reading), operations.Operation)
+
+    def test_hostile_lines_are_read_at_once(self) -> None:
+        """Long lines of marks, blanks and quotation marks take no time to speak of."""
+        for part in (" ", "*", "1.", '"', '" (', "“", '"a"(', "`"):
+            evidence.read(f"{part * 100_000}Evidence: {part * 100_000}", "any")
+            evidence.read(f"Evidence: {part * (3900 // len(part))}", "any")
+
+
+class TestAsking:
+    """
+    How a prompt asks for evidence.
+    """
+
+    def test_the_forms_of_the_role_are_shown(self) -> None:
+        """A prompt shows the forms that its role can use, receipts only where one can be named."""
+        receipts = {"found": "rcpt_1f"}
+
+        assert evidence.request("none", receipts) == ""
+        assert "receipt" not in evidence.request("file", receipts)
+        assert "path/of/the/file" not in evidence.request("receipt", receipts)
+        assert "- rcpt_1f: found" in evidence.request("any", receipts)
+        assert "can be named" not in evidence.request("any", {})
+
+
+def pipeline(requirement: str, reply: str, **changes: object) -> bench.Pipeline:
+    """
+    Return a pipeline whose planner says something and whose writer names a receipt.
+    """
+    made = bench.Pipeline(bench.recipe(phase_b=STEPS, **changes), bench.stock(evidence=requirement))
+    made.tables.replies = {"brief": reply, "draft": NAMED}
+    return made
+
+
+class Rejecting:
+    """
+    Find no evidence anywhere.
+    """
+
+    async def perform(self, call: object) -> None:
+        """
+        Reject it.
+        """
+        raise errors.EvidenceRejected("It is not there.", code="quote_not_found", detail={"evidence": {"path": "x"}})
+
+
+class TestPipelines:
+    """
+    Steps of phase B that say `evidence: true`.
+    """
+
+    async def test_the_check_is_a_step_of_its_own(self) -> None:
+        """It follows the reply, has the reply's place, and asks for what the line claims."""
+        made = pipeline("any", f"Dark.\n{QUOTED}")
+
+        assert await made.run() is RunState.DONE
+        assert made.disk.recorded() == ["find", "read", "brief", "brief.evidence", "draft", "draft.evidence"]
+        assert made.asked("brief.evidence").quote == "the lantern was dark"
+        assert made.asked("brief.evidence").path == "Story/a.md"
+        assert made.asked("draft.evidence").receipt_id == "rcpt_1f"
+        line = made.lines()[3]
+        assert [line[name] for name in ("step_id", "step_index", "phase", "output_slot")] == ["brief", 2, "b", None]
+        assert made.disk.files["run.json"]["current_step_index"] == 4
+
+    async def test_the_prompt_tells_what_is_wanted(self) -> None:
+        """Behind the template stand the forms and the receipts of the step's slots; other steps see nothing of it."""
+        made = pipeline("any", QUOTED)
+        await made.run()
+        receipts = [line["receipt_id"] for line in made.lines()[:2]]
+
+        assert made.prompt("brief").startswith(
+            "Task: Do it\n\nFound: finder ran\nFirst: one\nPlan it.\n\nEnd with exactly"
+        )
+        assert all(
+            f"- {receipt}: {slot}" in made.prompt("brief")
+            for receipt, slot in zip(receipts, ("found", "text"), strict=True)
+        )
+        assert "can be named" not in made.prompt("draft")
+        plain = bench.Pipeline(bench.recipe(), bench.stock(evidence="any"))
+        await plain.run()
+        assert plain.prompt("brief") == "Task: Do it\n\nFound: finder ran\nFirst: one\nPlan it."
+        assert plain.disk.recorded() == ["find", "read", "brief", "draft"]
+
+    @pytest.mark.parametrize(
+        ("requirement", "reply", "wanted"),
+        [
+            ("any", "It is dark.", "evidence_missing"),
+            ("any", f"{QUOTED}\n{NAMED}", "evidence_repeated"),
+            ("any", "Evidence: none", "evidence_malformed"),
+            ("receipt", QUOTED, "evidence_kind"),
+        ],
+    )
+    async def test_a_rejected_reply_fails_the_run(self, requirement: str, reply: str, wanted: str) -> None:
+        """The run says that the evidence was rejected and why; no slot is filled, and nothing follows."""
+        made = pipeline(requirement, reply)
+
+        assert await made.run() is RunState.FAILED
+        assert (made.error["code"], made.error["key"]) == (wanted, "brief.evidence")
+        assert made.error["message"].startswith("The reply of the step brief was rejected for its evidence: ")
+        assert made.error["detail"]["evidence"]["requirement"] == requirement
+        assert made.disk.files["run.json"]["ending"]["reason"] == "evidence_rejected"
+        assert made.disk.recorded()[-1] == "brief.evidence"
+        assert list(made.slots) == ["found", "text"]
+
+    async def test_what_the_world_rejects_fails_the_run_alike(self) -> None:
+        """Code and facts of the performer are those of the run; a resume asks the agent again."""
+        made = pipeline("any", QUOTED)
+        made.performers["check_evidence"] = Rejecting()
+
+        assert await made.run() is RunState.FAILED
+        assert made.error["code"] == "quote_not_found"
+        assert made.error["detail"] == {"evidence": {"path": "x"}}
+        assert made.disk.files["run.json"]["ending"]["reason"] == "evidence_rejected"
+        causes = json.loads(made.disk.control[-1])["causes"]
+        assert [made.lines()[position]["key"] for position in causes] == ["brief", "brief.evidence"]
+
+    async def test_a_role_without_a_duty_is_passed_over(self) -> None:
+        """The record says that nothing had to be looked at."""
+        made = pipeline("none", "It is dark.")
+
+        assert await made.run() is RunState.DONE
+        assert made.lines()[3]["status"] == "skipped"
+        assert "evidence" not in made.prompt("brief")
+
+    async def test_micro_steps_are_checked_as_their_slot(self) -> None:
+        """Finding and evidence together must have one line; only the last prompt is told of it."""
+        prompts = {"write": {"t1": "--- triage\nLook.\n--- finding\nFind {{plan}}.\n--- evidence\nProve."}}
+        registry = bench.stock(prompts, {"writer": "t1"}, evidence="any")
+        made = bench.Pipeline(bench.recipe(phase_b=STEPS), registry)
+        made.tables.replies = {"brief": QUOTED, "draft.evidence": NAMED}
+
+        assert await made.run() is RunState.DONE
+        keys = ["draft.triage", "draft.finding", "draft.evidence", "draft.evidence.evidence"]
+        assert made.disk.recorded()[-4:] == keys
+        assert ["End with exactly" in made.prompt(key) for key in keys[:3]] == [False, False, True]
+
+        again = bench.Pipeline(bench.recipe(phase_b=STEPS), registry)
+        again.tables.replies = {"brief": QUOTED, "draft.finding": NAMED, "draft.evidence": NAMED}
+        assert await again.run() is RunState.FAILED
+        assert again.error["code"] == "evidence_repeated"
+
+    async def test_a_long_reply_is_read_whole(self) -> None:
+        """A reply that is kept outside the journal is held to its evidence, too."""
+        made = pipeline("any", f"{'long ' * 20_000}\n{QUOTED}")
+
+        assert await made.run() is RunState.DONE
+        assert made.asked("brief.evidence").path == "Story/a.md"
+
+    async def test_abstaining_fails_as_ever(self) -> None:
+        """An abstention is told as one, and is not asked for evidence."""
+        made = pipeline("any", "ABSTAIN: not mine")
+
+        assert await made.run() is RunState.FAILED
+        assert made.error["code"] == "abstained"
+        assert made.disk.recorded()[-1] == "brief"
+
+
+def test_operations_hold_what_is_claimed_and_nothing_else() -> None:
+    """The body of a check has no fields that its form does not use, so that its hash stays."""
+    reading = evidence.read(NAMED, "any")
+
+    assert operations.body(evidence.operation(reading)) == {"kind": "check_evidence", "receipt_id": "rcpt_1f"}
+    assert dataclasses.asdict(reading)["quote"] is None
