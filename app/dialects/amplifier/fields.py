@@ -181,7 +181,7 @@ KINDS: Mapping[str, tuple[Field, ...]] = {
         _part("approval", "approval", "Question to a person."),
     ),
     "approval": (
-        _field("required", _NO, "Whether the question is asked at all."),
+        _must("required", {"type": "boolean"}, "Whether the question is asked at all."),
         _field("prompt", _TEXT, "What the person is asked.", filled=True),
         _field("timeout", _SECONDS | {"minimum": 0, "default": 0}, "Seconds to wait for an answer; 0: for ever."),
         _field("default", {"type": "string", "enum": [APPROVE, DENY], "default": DENY}, "Decision when time is up."),

@@ -639,11 +639,12 @@ def test_stages_and_approvals():
         ({"required": True, "prompt": "{{later}}", "when": "before"}, "prompt", "undefined_variable"),
         ({"required": True, "prompt": "{{step.id}}"}, "prompt", "undefined_variable"),
         ({"required": True, "prompt": "{{"}, "prompt", "invalid_template"),
-        ({"default": "maybe"}, "default", "invalid_value"),
-        ({"timeout": -1}, "timeout", "invalid_value"),
-        ({"when": "between"}, "when", "invalid_value"),
-        ({"output": "session"}, "output", "reserved_name"),
-        ({"message": "x"}, "message", "unknown_field"),
+        ({"prompt": "Go on?"}, "required", "missing_field"),
+        ({"required": False, "default": "maybe"}, "default", "invalid_value"),
+        ({"required": False, "timeout": -1}, "timeout", "invalid_value"),
+        ({"required": False, "when": "between"}, "when", "invalid_value"),
+        ({"required": False, "output": "session"}, "output", "reserved_name"),
+        ({"required": False, "message": "x"}, "message", "unknown_field"),
     ],
 )
 def test_forms_of_approvals(approval, path, code):
