@@ -84,7 +84,7 @@ class GatesQuery(BaseModel):
         None, description="Only gates of runs with this label, `name:value`.", examples=["book:one"]
     )
     limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Most gates of a page.")
-    cursor: Annotated[str, Field(min_length=1, max_length=2000, pattern=r"^[^\x00]*$")] | None = Field(
+    cursor: Annotated[str, Field(min_length=1, max_length=4000, pattern=r"^[^\x00]*$")] | None = Field(
         None, description="Where the page begins, from the `Link` of the one before."
     )
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from app import clock, errors
 from app.api import polling, queries
-from app.engine import stores
+from app.engine import gates, operations, stores
+from tests.unit.engine import samples
 
 ROW = stores.RunSummary(
     run_id="20260210T143000Z-abcdef",
@@ -40,6 +41,25 @@ def test_a_cursor_leads_back_to_its_run(at: object, run_id: str) -> None:
 
     assert queries.RunsQuery.model_validate({"cursor": cursor}).query().cursor == (created_at, run_id)
     assert cursor.isascii()
+    assert not set(cursor) & set("=&?#+/% ")
+
+
+@given(
+    st.datetimes(),
+    st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True),
+    st.text(
+        st.characters(exclude_characters="".join(map(chr, [*range(32), 127])), codec="utf-8"), min_size=1, max_size=300
+    ),
+)
+def test_a_cursor_leads_back_to_its_gate(at: object, run_id: str, key: str) -> None:
+    """The cursor of a page of the inbox stands for the last gate of it, whatever its step is called."""
+    instant = clock.stamp(clock.instant(f"{at}+00:00"))
+    started = samples.start(run_id=run_id, created_at=instant)
+    question = operations.Gate(prompt="go on?")
+    asked = gates.OpenGate(start=started, key=key, attempt=1, gate=question, asked_at=instant, expires_at=None)
+    cursor = queries.gates_cursor(asked)
+
+    assert queries.GatesQuery.model_validate({"cursor": cursor}).query().cursor == (instant, run_id, instant, key)
     assert not set(cursor) & set("=&?#+/% ")
 
 
