@@ -4,7 +4,6 @@ The terminal: what is printed survives any encoding, and nothing printed can ste
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
@@ -128,6 +127,8 @@ async def read_line() -> str | None:
     """
     Return what a person writes, None at the end of the input; the loop goes on meanwhile.
     """
+    import asyncio
+
     loop, stdin = asyncio.get_running_loop(), sys.stdin.fileno()
     written: asyncio.Future[bytes] = loop.create_future()
 
