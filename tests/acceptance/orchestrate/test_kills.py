@@ -10,7 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.acceptance import processes, programs
+import pytest
+
+from tests.acceptance import drafting, forked_service, processes, programs
 from tests.acceptance.orchestrate import workspaces
 from tests.acceptance.orchestrate.workspaces import FLOW, loop, orchestrate, shell
 from tests.unit.processes import broods
@@ -101,6 +103,40 @@ def test_the_service_is_killed_and_continues(tmp_path: Path) -> None:
     finished = workspaces.Finished(0, "", "", project.data / "runs" / run_id)
 
     judge(workspace, finished.state)
+
+
+@pytest.mark.parametrize("point", ["step.performing", "step.performed", "step.before_append", "step.after_append"])
+def test_a_move_is_cut_off(tmp_path: Path, point: str) -> None:
+    """Killed right before, in or after the move of an item's file, the service moves it once, and tells no fault."""
+    folder = tmp_path / "project"
+    workspace = workspaces.Workspace(folder)
+    for item in ITEMS[:2]:
+        workspace.write(item, "first")
+    each = loop("Each", shell("Work", 'echo "$0" >> worked', "${loop.index}"), items=ITEMS[:2], on_item_complete=MOVES)
+    workspace.flow(each, version="1.2")
+    project = programs.Project(folder)
+    project.write("recipes/orchestrate/moving.yaml", workspace.read(FLOW))
+    dying = forked_service.Service(folder, f"{point}:2")
+    http = dying.http()
+    assert http is not None
+    run_id = drafting.post(http, recipe_id="moving", description="Move", args={})
+    died = dying.ended()
+    living = forked_service.Service(folder)
+    http = living.http()
+    assert http is not None
+    run_id = run_id or http.get("/api/runs").json()[0]["run_id"]
+    run = drafting.wait(http, run_id)
+    living.stop()
+    finished = workspaces.Finished(0, "", "", project.data / "runs" / run_id)
+    files = {name for name in workspace.snapshot() if name.endswith(".task")}
+    lifecycles = [one["lifecycle"] for one in finished.steps["Each"]]
+
+    assert died == -signal.SIGKILL
+    assert run is not None
+    assert run["status"] == "done"
+    assert workspace.read("worked").split() == ["0", "1"]
+    assert files == {"processed/0.task", "processed/1.task"}
+    assert [(one["action_applied"], one["error"]) for one in lifecycles] == [(True, None)] * 2
 
 
 def _living(workspace: workspaces.Workspace) -> bool:
