@@ -40,7 +40,7 @@ def orchestrate() -> None:
     is_flag=False,
     flag_value="",
     metavar="[PATH]",
-    help="Behind WORKFLOW: archive `processed_dir` when it has completed.  [default: processed.zip in the run's folder]",
+    help="After WORKFLOW: archive `processed_dir` when it has completed.  [default: processed.zip in the run's folder]",
 )
 @click.option("--dry-run", is_flag=True, help="Validate, and show what would run; start nothing.")
 @given.to_run
