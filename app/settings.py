@@ -39,6 +39,8 @@ OUTSIDE = (RUN_ID, DEPTH, "CONTROL_ROOM_COMMAND", "CONTROL_ROOM_SERVER", CRASH_A
 CONTAINMENTS = ("auto", "namespace", "user_namespace", "guard")
 """What may be wanted for agents: a namespace where there can be one, nothing else, with users of its own, never one."""
 
+_MOST_DAYS = 36_500
+
 
 def _setting(default: Any, env: str, meaning: str) -> Any:
     metadata = {"env": PREFIX + env, "meaning": meaning}
@@ -80,6 +82,9 @@ class ProjectSettings:
     home: Path = _setting(_home, "HOME", "Folder whose `.control-room/` holds the user's own prompts.")
     allowed_roots: tuple[Path, ...] = _setting((), "ALLOWED_ROOTS", "Further folders a run's `working_dir` may be in.")
     database_url: str | None = _setting(None, "DATABASE_URL", "Index database; by default `.control-room/index.db`.")
+    keep_conversations_days: int = _setting(
+        90, "KEEP_CONVERSATIONS_DAYS", "Days after its last run for which a conversation is kept; 0: for ever."
+    )
     inline_recipes: bool = _setting(False, "INLINE_RECIPES", "Whether a request may bring its own recipe.")
 
     @property
@@ -331,6 +336,8 @@ def _check_project(settings: Settings) -> list[Remark]:
     project = settings.project
     remarks = [] if project.project.is_dir() else [_fatal("PROJECT", f"{project.project} is no folder")]
     remarks += [_fatal("ALLOWED_ROOTS", f"{root} is no folder") for root in project.allowed_roots if not root.is_dir()]
+    if not 0 <= project.keep_conversations_days <= _MOST_DAYS:
+        remarks.append(_fatal("KEEP_CONVERSATIONS_DAYS", f"must be a number of days from 0 to {_MOST_DAYS}"))
     if settings.telemetry.log_level.lower() not in ("debug", "info", "warning", "error"):
         remarks.append(_fatal("LOG_LEVEL", f"{settings.telemetry.log_level!r} is none of debug, info, warning, error"))
     return remarks

@@ -4,12 +4,14 @@ Rooms: everything that the faces of a project are served from, put together and 
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -37,7 +39,7 @@ from app.engine import conversations, file_operations, operations, plain, ports,
 from app.execution import measured
 from app.execution.embedded import pool, workspaces
 from app.processes import allowance, supervisor
-from app.storage import agent_sessions, memory, workspace_locks
+from app.storage import agent_sessions, memory, old_conversations, workspace_locks
 from app.tools import checks, commands, evidence, find_files, issue_performer, move_file, read_files, wait_for_files
 from app.tools import performer as tool_performer
 from app.tools import workspaces as tool_workspaces
@@ -108,6 +110,10 @@ async def build(chosen: settings.Settings, use: Use = _USUAL, world: World | Non
         closing.push_async_callback(room.engine.stop)
         serves = use.address is not None
         room.engine.start(recover=serves, lock=_workspace_lock(chosen.project.data_directory) if serves else None)
+        if serves and chosen.project.keep_conversations_days:
+            age = timedelta(days=chosen.project.keep_conversations_days)
+            sweeping = asyncio.create_task(old_conversations.sweep(sessions, kept, world.clock.now() - age))
+            closing.push_async_callback(_end, sweeping)
         yield room
 
 
@@ -180,6 +186,11 @@ def _agent_sessions(closing: AsyncExitStack, chosen: settings.Settings, use: Use
     sessions = agent_sessions.in_folder(chosen.project.data_directory)
     closing.callback(sessions.close)
     return sessions
+
+
+async def _end(task: asyncio.Task[int]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
 
 
 def _equipment(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -108,6 +109,32 @@ class StoredAgentSessions:
         finally:
             self._let_go(folder)
 
+    async def claims(self) -> list[tuple[str, str]]:
+        """
+        Return the conversations that runs have claimed, each with the run that did so last, without damaged ones.
+        """
+        names = await self._workers.run(lambda: self._disk.names(layout.AGENT_SESSIONS))
+        found = [await self._workers.run(functools.partial(self._claim_in, name)) for name in names]
+        return [claim for claim in found if claim is not None]
+
+    async def forget(self, agent_session_id: str, run_id: str) -> bool:
+        """
+        Remove what is kept of a conversation, and tell whether that was done: not if somebody speaks in it, or another
+        run has claimed it since.
+
+        Raises:
+            errors.StorageFault: it could not be removed.
+        """
+        path = _folder(agent_session_id)
+        try:
+            async with self.hold(agent_session_id, "the sweep of old conversations"):
+                if await self.claimant(agent_session_id) != run_id:
+                    return False
+                await self._written(path, lambda: self._disk.remove_tree(path))
+        except errors.Conflict:
+            return False
+        return True
+
     def close(self) -> None:
         """
         Finish what is being written.
@@ -156,6 +183,16 @@ class StoredAgentSessions:
         path = f"{_folder(agent_session_id)}/{name}"
         content = await self._workers.run(lambda: _content(self._disk, path))
         return None if content is None else _object(content, path)
+
+    def _claim_in(self, name: str) -> tuple[str, str] | None:
+        path = f"{layout.AGENT_SESSIONS}/{name}/{_CLAIM}"
+        with contextlib.suppress(errors.AgentFailed):
+            found = _parsed(_content(self._disk, path) or b"")
+            claim = [found.get(field) for field in ("agent_session_id", "run_id")] if isinstance(found, dict) else []
+            match claim:
+                case [str(agent_session_id), str(run_id)] if path.startswith(f"{_safe_folder(agent_session_id)}/"):
+                    return agent_session_id, run_id
+        return None
 
     async def _replace(self, agent_session_id: str, name: str, value: Mapping[str, plain.Json]) -> None:
         path = f"{_folder(agent_session_id)}/{name}"
@@ -224,6 +261,13 @@ def _folder(agent_session_id: str) -> str:
             code="bad_agent_session_id",
         )
     return layout.agent_session_folder(agent_session_id)
+
+
+def _safe_folder(agent_session_id: str) -> str | None:
+    try:
+        return _folder(agent_session_id)
+    except errors.InputRefused:
+        return None
 
 
 def _content(files: Disk, path: str) -> bytes | None:

@@ -5,18 +5,20 @@ Conversations over HTTP: a run has its own from start to end, and nobody else sp
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from app import bootstrap, errors
+from app import bootstrap, clock, errors
 from app.control import requests
 from app.dialects.agent_recipes import driver
 from app.engine import states
-from app.storage import layout
+from app.storage import agent_sessions, layout, old_conversations
 from tests.integration import served
 from tests.integration.project import Project
 from tests.unit.dialects.agent_recipes.workshop import AGAIN, OTHER_SAID, recipe, says
@@ -237,3 +239,69 @@ async def test_a_backend_that_does_not_exist_is_refused(service: served.Served) 
 def _put(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True)
     path.write_text(text)
+
+
+# -- what is forgotten
+
+
+async def _left(project: Project, days_later: float, **chosen: Any) -> set[str]:
+    """Let a service start and stop so many days later, and return the conversations that something is kept of."""
+    world = bootstrap.real_world({})
+    world = dataclasses.replace(world, clock=clock.FakeClock(datetime.now(UTC) + timedelta(days=days_later)))
+    kept = agent_sessions.in_folder(project.data)
+    async with bootstrap.build(served.chosen(project, **chosen), world=world) as room:
+        before = world.clock.now() - timedelta(days=90)
+        await old_conversations.sweep(kept, room.store, before)
+    left = {agent_session_id for agent_session_id, _ in await kept.claims()}
+    kept.close()
+    return left
+
+
+async def test_an_old_conversation_is_forgotten(project: Project) -> None:
+    """Ninety days after its last run nothing is kept of a conversation, unless that run goes on, or it is damaged."""
+    project.say("review", text=OTHER_SAID)
+    async with served.in_process(project) as service:
+        done = await _post(service, TALK)
+        await service.until(done.json()["run_id"], "done")
+        project.say("review", hang=True)
+        going = await _post(service, "one-that-goes-on")
+        await service.until(going.json()["run_id"], step="review")
+    (project.data / layout.AGENT_SESSIONS / "strange").mkdir()
+    (project.data / layout.AGENT_SESSIONS / "strange" / "claim.json").write_text("[]")
+    soon, late = await _left(project, 89), await _left(project, 91)
+
+    assert (soon, late) == ({TALK, "one-that-goes-on"}, {"one-that-goes-on"})
+    assert not (project.data / layout.agent_session_folder(TALK)).exists()
+    assert (project.data / layout.AGENT_SESSIONS / "strange").exists()
+
+
+async def test_a_service_forgets_when_it_starts(project: Project) -> None:
+    """A conversation of a run that was deleted long ago is gone after a start, unless all are kept for ever."""
+    kept = agent_sessions.in_folder(project.data)
+    await kept.claim(TALK, "20200210T143000Z-abc123")
+    async with served.in_process(project, keep_conversations_days=0) as service:
+        await service.run("quick")
+    remembered = await kept.claimant(TALK)
+    async with served.in_process(project) as service:
+        await service.run("quick")
+        async with asyncio.timeout(served.PATIENCE_SECONDS):
+            while await kept.claims():  # noqa: ASYNC110 - the service forgets in a task of its own
+                await asyncio.sleep(0.01)
+    kept.close()
+
+    assert remembered == "20200210T143000Z-abc123"
+
+
+async def test_a_conversation_that_somebody_speaks_in_is_not_forgotten(project: Project) -> None:
+    """What is held, or was claimed by another run meanwhile, stays."""
+    ours, theirs = agent_sessions.in_folder(project.data), agent_sessions.in_folder(project.data)
+    await ours.claim(TALK, "a-run")
+    async with theirs.hold(TALK, "a-run"):
+        while_held = await ours.forget(TALK, "a-run")
+    of_another = await ours.forget(TALK, "another")
+    forgotten = await ours.forget(TALK, "a-run")
+
+    assert (while_held, of_another, forgotten) == (False, False, True)
+    assert await theirs.claimant(TALK) is None
+    ours.close()
+    theirs.close()
