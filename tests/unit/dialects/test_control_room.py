@@ -15,7 +15,7 @@ import pytest
 
 from app.dialects import registry
 from app.engine import library
-from tests.unit.dialects import bench
+from tests.unit.dialects import bench, reference
 
 ROOT = Path(__file__).resolve().parents[3]
 REFERENCE = ROOT / "docs" / "control_room.md"
@@ -176,7 +176,7 @@ def test_the_reference_documents_every_field():
     The field tables of docs/control_room.md have the fields of the schema, with type and necessity.
     """
     schema = bench.DIALECT.json_schema()
-    tables = _tables(REFERENCE.read_text(encoding="utf-8"))
+    tables = reference.tables(REFERENCE.read_text(encoding="utf-8"))
     parts = {"Recipe": schema} | {
         title: schema["$defs"][name]
         for title, name in {"Tool step": "tool_step", "Agent step": "agent_step", "Output": "output"}.items()
@@ -187,7 +187,7 @@ def test_the_reference_documents_every_field():
 
     for title, part in parts.items():
         expected = {
-            name: (_kind(rule), "yes" if name in part["required"] else "no")
+            name: (reference.kind(rule), "yes" if name in part["required"] else "no")
             for name, rule in part["properties"].items()
         }
         assert {row[0]: (row[1], row[2]) for row in tables[title]} == expected, title
@@ -207,26 +207,3 @@ def test_the_reference_names_every_code():
 
     assert len(codes) > 20
     assert codes - told == set()
-
-
-def _tables(text):
-    tables: dict[str, list[list[str]]] = {}
-    title = ""
-    for line in text.splitlines():
-        if line.startswith("#"):
-            title = line.lstrip("# ")
-        elif line.startswith("| `"):
-            cells = [cell.strip().strip("`") for cell in line.strip("|").split("|")]
-            tables.setdefault(title, []).append(cells)
-    return tables
-
-
-def _kind(rule):
-    if "$ref" in rule:
-        return rule["$ref"].rpartition("/")[2]
-    kind = rule["type"]
-    return (
-        f"list of {rule['items']['$ref'].rpartition('/')[2] if '$ref' in rule['items'] else rule['items']['type']}"
-        if kind == "array"
-        else kind
-    )

@@ -14,6 +14,7 @@ from app import errors
 from app.dialects import agent_recipes
 from app.dialects.agent_recipes import schema
 from app.engine import library
+from tests.unit.dialects import reference
 from tests.unit.dialects.agent_recipes import workshop
 from tests.unit.dialects.agent_recipes.workshop import COMMIT, OTHER, RECIPE, parsed, recipe
 
@@ -194,7 +195,7 @@ def test_the_reference_documents_every_field():
     The field tables of docs/agent_recipes.md have the fields of the schema, with type and necessity.
     """
     published = schema.json_schema()
-    tables = _tables(REFERENCE.read_text(encoding="utf-8"))
+    tables = reference.tables(REFERENCE.read_text(encoding="utf-8"))
     parts = {"Recipe": published} | {
         title: published["$defs"][name]
         for title, name in {
@@ -208,7 +209,7 @@ def test_the_reference_documents_every_field():
 
     for title, part in parts.items():
         expected = {
-            name: (_kind(rule), "yes" if name in part["required"] else "no")
+            name: (reference.kind(rule), "yes" if name in part["required"] else "no")
             for name, rule in part["properties"].items()
         }
         assert {row[0]: (row[1], row[2]) for row in tables[title]} == expected, title
@@ -218,7 +219,7 @@ def test_the_reference_documents_every_argument_and_default():
     """
     Arguments of every run and values of open guardrails are those of the code.
     """
-    tables = _tables(REFERENCE.read_text(encoding="utf-8"))
+    tables = reference.tables(REFERENCE.read_text(encoding="utf-8"))
     guardrails = {row[0]: row[3] for row in tables["Guardrails"]}
 
     assert {row[0]: row[1] for row in tables["Arguments of every run"]} == {
@@ -253,21 +254,3 @@ def test_a_text_that_is_no_recipe_is_refused():
         workshop.DIALECT.parse("{}", "x")
 
     assert len(caught.value.flaws) == len(RECIPE)
-
-
-def _tables(text):
-    tables: dict[str, list[list[str]]] = {}
-    title = ""
-    for line in text.splitlines():
-        if line.startswith("#"):
-            title = line.lstrip("# ")
-        elif line.startswith("| `"):
-            cells = [cell.strip().strip("`") for cell in line.strip("|").split("|")]
-            tables.setdefault(title, []).append(cells)
-    return tables
-
-
-def _kind(rule):
-    if "$ref" in rule:
-        return rule["$ref"].rpartition("/")[2]
-    return "list of string" if rule["type"] == "array" else rule["type"]

@@ -12,6 +12,7 @@ import pytest
 
 from app.dialects.amplifier import fields, schema
 from app.engine import json_schemas
+from tests.unit.dialects import reference
 from tests.unit.dialects.amplifier import workshop
 from tests.unit.dialects.amplifier.workshop import later, recipe, step
 
@@ -98,11 +99,11 @@ def test_the_reference_documents_every_field(kind):
     """
     The tables of docs/amplifier.md have the fields of the language, with all that the schemas say of them.
     """
-    documented = {row[0]: row[1:7] for row in _tables(REFERENCE)[TITLES[kind]]}
+    documented = {row[0]: row[1:7] for row in reference.tables(REFERENCE, 5)[TITLES[kind]]}
 
     assert documented == {
         field.name: [
-            _type(field.rule),
+            reference.kind(field.rule),
             _required(field),
             field.since,
             json.dumps(field.rule["default"]) if "default" in field.rule else "–",
@@ -140,36 +141,6 @@ def test_the_example_of_the_reference():
     example = REFERENCE.split("```yaml\n")[1].split("```")[0]
 
     assert workshop.parsed(example).recipe_id == "review-changes"
-
-
-def _tables(text):
-    tables: dict[str, list[list[str]]] = {}
-    title = ""
-    for line in text.splitlines():
-        if line.startswith("#"):
-            title = line.lstrip("# ")
-        elif line.startswith("| `"):
-            cells = [cell.strip() for cell in line.strip("|").split(" | ")]
-            tables.setdefault(title, []).append([cells[0].strip("` |"), *(cell.strip("| ") for cell in cells[1:])])
-    return {
-        title: [[row[0], *(_bare(cell) for cell in row[1:5]), *row[5:]] for row in rows]
-        for title, rows in tables.items()
-    }
-
-
-def _bare(cell):
-    return cell.strip("`")
-
-
-def _type(rule):
-    if "$ref" in rule:
-        return rule["$ref"].rpartition("/")[2]
-    if isinstance(rule["type"], list):
-        return " or ".join(rule["type"])
-    if rule["type"] == "array":
-        return f"list of {_type(rule['items']) if 'items' in rule else 'any'}"
-    inner = rule.get("additionalProperties") if rule["type"] == "object" else None
-    return f"object of {_type(inner)}" if inner else rule["type"]
 
 
 def _required(field):

@@ -1,0 +1,43 @@
+"""
+References of languages as tests read them: the tables below each heading, and how a rule of a schema is named there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def tables(text: str, bare: int | None = None) -> dict[str, list[list[str]]]:
+    """
+    Return the rows of all tables below each heading whose first cell is a name in backticks.
+
+    Args:
+        bare: How many leading cells stand without their backticks; None: all.
+    """
+    found: dict[str, list[list[str]]] = {}
+    title = ""
+    for line in text.splitlines():
+        if line.startswith("#"):
+            title = line.lstrip("# ")
+        elif line.startswith("| `"):
+            cells = [cell.strip(" |") for cell in line.strip().removesuffix("|").split(" | ")]
+            split = len(cells) if bare is None else bare
+            found.setdefault(title, []).append([*(cell.strip("`") for cell in cells[:split]), *cells[split:]])
+    return found
+
+
+def kind(rule: Mapping[str, Any]) -> str:
+    """
+    Return how a schema's rule for a field is told: a part by its name, lists and objects with what they hold.
+    """
+    if "$ref" in rule:
+        return str(rule["$ref"]).rpartition("/")[2]
+    # A rule without a type lists the words that may stand there.
+    told = rule.get("type", "string")
+    if isinstance(told, list):
+        return " or ".join(told)
+    if told == "array":
+        return f"list of {kind(rule['items']) if 'items' in rule else 'any'}"
+    inner = rule.get("additionalProperties") if told == "object" else None
+    return f"object of {kind(inner)}" if inner else str(told)
