@@ -163,7 +163,7 @@ class Decisions:
         if begun.due_at is not None:
             self.due[begun.key] = begun.due_at
         if "gate_id" in line:
-            self.asked[begun.key] = line["asked_at"]
+            self.asked[begun.key] = line.get("asked_at") or begun.at
         self.highest_attempt[begun.key] = max(begun.attempt, self.highest_attempt.get(begun.key, 0))
 
     def _resume(self, line: Mapping[str, Any]) -> None:
