@@ -1,4 +1,4 @@
-# The service, with the local model, as an unprivileged user.
+# The service, with the local model and what agents behind HTTP and ACP need, as an unprivileged user.
 FROM python:3.13-slim-bookworm AS build
 
 WORKDIR /src

