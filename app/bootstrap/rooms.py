@@ -212,7 +212,7 @@ def _equipment(
         operations.Check.kind: checks.CheckPerformer(places),
         operations.CheckEvidence.kind: evidence.EvidencePerformer(places, kept.find_receipt),
         operations.CommitFile.kind: checks.CommitFilePerformer(places),
-        operations.OpenIssue.kind: issue_performer.IssuePerformer(kept.put_issue, world.clock),
+        operations.OpenIssue.kind: issue_performer.IssuePerformer(kept.issues.open, world.clock),
         operations.Refusal.kind: refusals.RefusalPerformer(),
         operations.Skip.kind: refusals.SkipPerformer(),
         file_operations.FindFiles.kind: find_files.FindFilesPerformer(places),

@@ -22,6 +22,7 @@ from app.storage.care import Care
 from app.storage.commit_log import CommitLog
 from app.storage.committer import Committer, FileCommitter
 from app.storage.folder_log import FolderLog
+from app.storage.issues import Issues
 from app.storage.log_hold import LogHold
 from app.storage.means import Means
 from app.storage.opener import Adopt, Opener
@@ -42,6 +43,7 @@ class _Parts:
     opener: Opener
     archive: Archive
     care: Care
+    issues: Issues
 
 
 class DiskStore(abc.ABC):
@@ -249,16 +251,14 @@ class DiskStore(abc.ABC):
         Raises:
             errors.StorageFault: it could not be written.
         """
-        means = self._parts.means
-        path, content = layout.issue_file(str(issue["issue_id"])), plain.encode(issue) + b"\n"
-        reach = means.probes.reach
-        try:
-            await means.workers.run(
-                lambda: disk.replace(means.disk, path, content, sync=True, reach=reach, at="storage.issue")
-            )
-        except OSError as error:
-            raise means.room.failed(path, error) from error
-        await means.index.put_issue(issue)
+        await self._parts.issues.put(issue)
+
+    @property
+    def issues(self) -> Issues:
+        """
+        Return the issues.
+        """
+        return self._parts.issues
 
     # -- care
 
@@ -322,7 +322,8 @@ class DiskStore(abc.ABC):
         assert hold is not None
         recovered = await hold.recover(means)
         index_is_new = await means.index.start()
-        reconciliation = Reconciliation(means, identity, index_is_new=index_is_new, serves=self._serves)
+        issues = Issues(means)
+        reconciliation = Reconciliation(means, identity, issues, index_is_new=index_is_new, serves=self._serves)
         await reconciliation.doubt(recovered.suspects)
         await hold.drop(means, recovered)
         hold.let_others_in()
@@ -335,6 +336,7 @@ class DiskStore(abc.ABC):
             opener=opener,
             archive=Archive(means, opener.logs),
             care=Care(means, opener, reconciliation),
+            issues=issues,
         )
 
     def _make_committer(self, files: disk.Disk, commits: Workers, others: Workers, points: probes.Probes) -> Committer:

@@ -5,12 +5,12 @@ The index port: rows about runs, receipts and issues, all of them rebuildable fr
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 from app import clock
-from app.engine import plain, runs, states, stores
+from app.engine import issues, runs, states, stores
 
 OWNERS = ("service", "process", "foreign")
 """Who continues a run; nobody unasked, if it is foreign."""
@@ -152,9 +152,37 @@ class Index(Protocol):
         Return where a receipt lies.
         """
 
-    async def put_issue(self, issue: Mapping[str, plain.Json]) -> None:
+    async def put_issues(self, found: Iterable[issues.IssueSummary], *, doubtful: bool = False) -> None:
         """
-        Write an issue's row.
+        Write rows of issues in place of those of the same ids; none of them is marked any more.
+
+        Args:
+            doubtful: Whether rows that are not marked are newer than these, and stay.
+        """
+
+    async def mark_issue(self, issue_id: str) -> None:
+        """
+        Note, durably, that an issue's file is about to change.
+        """
+
+    async def remove_issues(self, issue_ids: Iterable[str]) -> None:
+        """
+        Remove rows of issues.
+        """
+
+    async def issue_rows(self) -> dict[str, bool]:
+        """
+        Return the ids of all issues with rows, and which of these are marked.
+        """
+
+    async def list_issues(self, query: issues.IssueQuery) -> list[issues.IssueSummary]:
+        """
+        Return issues, newest first.
+        """
+
+    async def has_session(self, session_id: str) -> bool:
+        """
+        Tell whether a run belongs to a work session.
         """
 
     async def clear(self) -> None:

@@ -10,11 +10,11 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from app import errors
-from app.engine import plain, runs, states, stores
+from app.engine import issues, runs, states, stores
 from app.storage import index
 from app.storage.index import Index, IndexedRun, ReceiptPlace
 from app.storage.room import Room
@@ -234,11 +234,41 @@ class IndexQueue:
         await self._settle_if_possible()
         return self._waiting.places.get(receipt_id) or await self._inner.find_receipt(receipt_id)
 
-    async def put_issue(self, issue: Mapping[str, plain.Json]) -> None:
+    async def put_issues(self, found: Iterable[issues.IssueSummary], *, doubtful: bool = False) -> None:
         """
-        Write an issue's row.
+        Write rows of issues in place of those of the same ids; none of them is marked any more.
         """
-        await self._inner.put_issue(issue)
+        await self._inner.put_issues(found, doubtful=doubtful)
+
+    async def mark_issue(self, issue_id: str) -> None:
+        """
+        Note, durably, that an issue's file is about to change.
+        """
+        await self._inner.mark_issue(issue_id)
+
+    async def remove_issues(self, issue_ids: Iterable[str]) -> None:
+        """
+        Remove rows of issues.
+        """
+        await self._inner.remove_issues(issue_ids)
+
+    async def issue_rows(self) -> dict[str, bool]:
+        """
+        Return the ids of all issues with rows, and which of these are marked.
+        """
+        return await self._inner.issue_rows()
+
+    async def list_issues(self, query: issues.IssueQuery) -> list[issues.IssueSummary]:
+        """
+        Return issues, newest first.
+        """
+        return await self._inner.list_issues(query)
+
+    async def has_session(self, session_id: str) -> bool:
+        """
+        Tell whether a run belongs to a work session.
+        """
+        return await self._inner.has_session(session_id)
 
     async def clear(self) -> None:
         """

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
-from app.engine import plain, runs, states, stores
+from app.engine import issues, runs, states, stores
 from app.storage import index
 from app.storage.index import IndexedRun, ReceiptPlace
 
@@ -21,7 +21,7 @@ class MemoryIndex:
     def __init__(self) -> None:
         self._runs: dict[str, IndexedRun] = {}
         self._receipts: dict[str, ReceiptPlace] = {}
-        self._issues: dict[str, Mapping[str, plain.Json]] = {}
+        self._issues: dict[str, tuple[issues.IssueSummary, bool]] = {}
         self._new = True
 
     def copy(self) -> MemoryIndex:
@@ -159,11 +159,46 @@ class MemoryIndex:
         """
         return self._receipts.get(receipt_id)
 
-    async def put_issue(self, issue: Mapping[str, plain.Json]) -> None:
+    async def put_issues(self, found: Iterable[issues.IssueSummary], *, doubtful: bool = False) -> None:
         """
-        Write an issue's row.
+        Write rows of issues in place of those of the same ids; none of them is marked any more.
         """
-        self._issues[str(issue["issue_id"])] = issue
+        for summary in found:
+            if not doubtful or self._issues.get(summary.issue_id, (summary, True))[1]:
+                self._issues[summary.issue_id] = (summary, False)
+
+    async def mark_issue(self, issue_id: str) -> None:
+        """
+        Note, durably, that an issue's file is about to change.
+        """
+        if issue_id in self._issues:
+            self._issues[issue_id] = (self._issues[issue_id][0], True)
+
+    async def remove_issues(self, issue_ids: Iterable[str]) -> None:
+        """
+        Remove rows of issues.
+        """
+        for issue_id in issue_ids:
+            self._issues.pop(issue_id, None)
+
+    async def issue_rows(self) -> dict[str, bool]:
+        """
+        Return the ids of all issues with rows, and which of these are marked.
+        """
+        return {issue_id: marked for issue_id, (_, marked) in self._issues.items()}
+
+    async def list_issues(self, query: issues.IssueQuery) -> list[issues.IssueSummary]:
+        """
+        Return issues, newest first.
+        """
+        found = [summary for summary, _ in self._issues.values() if _is_asked_for(summary, query)]
+        return sorted(found, key=_age_of_issue, reverse=True)[: query.limit]
+
+    async def has_session(self, session_id: str) -> bool:
+        """
+        Tell whether a run belongs to a work session.
+        """
+        return any(run.summary.session_id == session_id for run in self._runs.values())
 
     async def clear(self) -> None:
         """
@@ -196,3 +231,13 @@ def _fits(run: stores.RunSummary, query: stores.RunQuery) -> bool:
     if query.created_before is not None and run.created_at >= index.instant(query.created_before):
         return False
     return query.cursor is None or _age(run) < query.cursor
+
+
+def _is_asked_for(issue: issues.IssueSummary, query: issues.IssueQuery) -> bool:
+    wanted = {name: getattr(query, name) for name in ("status", "run_id", "session_id", "kind")}
+    behind = query.cursor is None or _age_of_issue(issue) < query.cursor
+    return behind and all(value is None or getattr(issue, name) == value for name, value in wanted.items())
+
+
+def _age_of_issue(issue: issues.IssueSummary) -> tuple[str, str]:
+    return issue.created_at, issue.issue_id

@@ -5,20 +5,17 @@ Reconciliation: bring the index in line with the folders, reading no more of the
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
-import json
 import logging
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
-from typing import Any
 
 from app import errors
 from app.engine import states, stores
 from app.storage import census, layout, receipts
-from app.storage.disk import Disk
 from app.storage.index import IndexedRun
+from app.storage.issues import Issues
 from app.storage.means import Means
 
 _CHUNK = 200
@@ -35,11 +32,12 @@ class Reconciliation:
         self,
         means: Means,
         identity: str,
+        issues: Issues,
         *,
         index_is_new: bool,
         serves: bool = False,
     ) -> None:
-        self._means, self._identity, self._serves = means, identity, serves
+        self._means, self._identity, self._issues, self._serves = means, identity, issues, serves
         self._everything = index_is_new
         self._turn = asyncio.Lock()
         self._compared = False
@@ -106,7 +104,9 @@ class Reconciliation:
         await self._finish_ended()
         counts = {"runs": len(names)}
         if self._everything:
-            counts |= {"receipts": await self._index_receipts(), "issues": await self._index_issues()}
+            counts |= {"receipts": await self._index_receipts()}
+        issues = await self._issues.compare(everything=self._everything)
+        counts |= {"issues": issues} if self._everything else {}
         self._everything, self._compared = False, True
         return counts
 
@@ -139,12 +139,6 @@ class Reconciliation:
             count += len(places)
         return count
 
-    async def _index_issues(self) -> int:
-        issues = await self._means.workers.run(lambda: list(_issues(self._means.disk)))
-        for issue in issues:
-            await self._means.index.put_issue(issue)
-        return len(issues)
-
     # -- on a worker
 
     def _rows(self, names: list[str]) -> list[IndexedRun]:
@@ -172,11 +166,3 @@ def _unsettled(row: IndexedRun) -> IndexedRun:
         return row
     running = states.RunState.RUNNING.value
     return dataclasses.replace(row, summary=dataclasses.replace(row.summary, status=running, completed_at=None))
-
-
-def _issues(files: Disk) -> Iterator[dict[str, Any]]:
-    for name in files.names(layout.ISSUES):
-        with contextlib.suppress(OSError, ValueError, RecursionError):
-            issue = json.loads(files.read(f"{layout.ISSUES}/{name}"))
-            if isinstance(issue, dict) and isinstance(issue.get("issue_id"), str):
-                yield issue

@@ -4,13 +4,13 @@ Perform the opening of issues.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 
 from app import clock
-from app.engine import operations, plain, ports, records
+from app.engine import issues, operations, plain, ports, records
 
-PutIssue = Callable[[Mapping[str, plain.Json]], Awaitable[None]]
-"""Keep an issue record; keeping it again replaces it."""
+OpenIssue = Callable[[issues.Issue], Awaitable[None]]
+"""Keep an issue record; kept again, what a person has made of it meanwhile stays."""
 
 
 class IssuePerformer:
@@ -18,8 +18,8 @@ class IssuePerformer:
     Write one issue record. Its id comes from run and key, so that a repetition finds its own.
     """
 
-    def __init__(self, put_issue: PutIssue, clock: clock.Clock) -> None:
-        self._put_issue = put_issue
+    def __init__(self, open_issue: OpenIssue, clock: clock.Clock) -> None:
+        self._open_issue = open_issue
         self._clock = clock
 
     async def perform(self, call: ports.Call) -> records.Result:
@@ -29,19 +29,20 @@ class IssuePerformer:
         operation = call.operation
         assert isinstance(operation, operations.OpenIssue)
         name = issue_id(call.run.run_id, call.key)
-        await self._put_issue(
-            {
-                "issue_id": name,
-                "title": operation.title,
-                "body": operation.body,
-                "facts": plain.plain(operation.facts),
-                "status": "open",
-                "run_id": call.run.run_id,
-                "session_id": call.run.session_id,
-                "key": call.key,
-                "receipts": list(operation.receipts),
-                "created_at": clock.stamp(self._clock.now()),
-            }
+        facts = plain.plain(operation.facts)
+        await self._open_issue(
+            issues.made(
+                name,
+                clock.stamp(self._clock.now()),
+                title=operation.title,
+                body=operation.body,
+                kind=str(facts.get("kind") or issues.KIND),
+                run_id=call.run.run_id,
+                session_id=call.run.session_id,
+                receipts=list(operation.receipts),
+                facts=facts,
+                key=call.key,
+            )
         )
         return records.Result(output={"issue_id": name}, summary=plain.preview(operation.title))
 

@@ -8,7 +8,7 @@ import contextlib
 import functools
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -16,8 +16,9 @@ import tenacity
 from sqlalchemy import Engine, exc, make_url
 
 from app import errors
-from app.engine import plain, runs, states, stores
+from app.engine import issues, runs, states, stores
 from app.storage.index import IndexedRun, ReceiptPlace
+from app.storage.sql import issues as issue_rows
 from app.storage.sql import lists, migrations, queries, sessions
 from app.storage.sql.sessions import ReadSession, WriteSession
 from app.storage.workers import Threads
@@ -174,11 +175,41 @@ class SqlIndex:
         """
         return await self._read(queries.find_receipt, receipt_id)
 
-    async def put_issue(self, issue: Mapping[str, plain.Json]) -> None:
+    async def put_issues(self, found: Iterable[issues.IssueSummary], *, doubtful: bool = False) -> None:
         """
-        Write an issue's row.
+        Write rows of issues in place of those of the same ids; none of them is marked any more.
         """
-        await self._write(queries.put_issue, issue)
+        await self._write(issue_rows.put_issues, list(found), doubtful)
+
+    async def mark_issue(self, issue_id: str) -> None:
+        """
+        Note, durably, that an issue's file is about to change.
+        """
+        await self._write_durably(issue_rows.mark_issue, issue_id)
+
+    async def remove_issues(self, issue_ids: Iterable[str]) -> None:
+        """
+        Remove rows of issues.
+        """
+        await self._write(issue_rows.remove_issues, list(issue_ids))
+
+    async def issue_rows(self) -> dict[str, bool]:
+        """
+        Return the ids of all issues with rows, and which of these are marked.
+        """
+        return await self._read(issue_rows.issue_rows)
+
+    async def list_issues(self, query: issues.IssueQuery) -> list[issues.IssueSummary]:
+        """
+        Return issues, newest first.
+        """
+        return await self._read(issue_rows.list_issues, query)
+
+    async def has_session(self, session_id: str) -> bool:
+        """
+        Tell whether a run belongs to a work session.
+        """
+        return await self._read(issue_rows.has_session, session_id)
 
     async def clear(self) -> None:
         """

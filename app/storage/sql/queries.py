@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -24,7 +24,7 @@ from sqlalchemy import (
     update,
 )
 
-from app.engine import plain, runs, states, stores
+from app.engine import runs, states, stores
 from app.storage import index
 from app.storage.index import IndexedRun, ReceiptPlace
 from app.storage.sql.rows import ISSUES, LABELS, RECEIPTS, ROW, RUNS, SUMMARY, UNFINISHED, indexed
@@ -180,22 +180,6 @@ def find_receipt(session: ReadSession, receipt_id: str) -> ReceiptPlace | None:
     """
     row = session.row(select(RECEIPTS).where(RECEIPTS.c.receipt_id == receipt_id))
     return None if row is None else ReceiptPlace(**row._mapping)
-
-
-def put_issue(session: WriteSession, issue: Mapping[str, plain.Json]) -> None:
-    """
-    Write an issue's row, in place of one of the same id.
-    """
-    session.execute(delete(ISSUES).where(ISSUES.c.issue_id == issue["issue_id"]))
-    session.execute(
-        insert(ISSUES).values(
-            issue_id=issue["issue_id"],
-            run_id=issue.get("run_id"),
-            title=str(issue.get("title") or ""),
-            status=str(issue.get("status") or "open"),
-            created_at=issue.get("created_at"),
-        )
-    )
 
 
 def clear(session: WriteSession) -> None:

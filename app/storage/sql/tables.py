@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import sqlmodel
-from sqlalchemy import CheckConstraint, Index, text
+from sqlalchemy import CheckConstraint, Index, text, true
 
 _STATES = "'pending', 'running', 'waiting', 'paused', 'done', 'failed', 'cancelled'"
 _FINISHED = "'done', 'failed', 'cancelled'"
@@ -125,15 +125,33 @@ class IssueRow(sqlmodel.SQLModel, table=True):
     """
 
     __tablename__ = "issues"
-    __table_args__: Any = (Index("ix_issues_run", "run_id"),)
+    __table_args__: Any = (
+        Index("ix_issues_newest", "created_at", "issue_id"),
+        Index("ix_issues_status", "status", "created_at", "issue_id"),
+        Index("ix_issues_run", "run_id", "created_at", "issue_id"),
+        Index("ix_issues_session", "session_id", "created_at", "issue_id"),
+        Index("ix_issues_kind", "kind", "created_at", "issue_id"),
+    )
 
     issue_id: str = sqlmodel.Field(primary_key=True, max_length=200)
     """Its id; names its file."""
     run_id: str | None = sqlmodel.Field(default=None, max_length=64)
-    """Run that made it."""
+    """Run that made it, or that it is about."""
     title: str
     """One line."""
     status: str
-    """`open`, or whatever its file says."""
+    """`open` or `closed`."""
     created_at: str | None = None
     """When it was made."""
+    session_id: str | None = None
+    """Work session that it belongs to."""
+    kind: str | None = None
+    """What sort of issue it is."""
+    key: str | None = None
+    """Step that made it."""
+    updated_at: str | None = sqlmodel.Field(default=None, max_length=24)
+    """When it was last changed."""
+    revision: int = sqlmodel.Field(default=0, sa_column_kwargs={"server_default": text("0")})
+    """Number of its changes."""
+    marked: bool = sqlmodel.Field(default=True, sa_column_kwargs={"server_default": true()})
+    """Whether its file may say something else, as that of the release before does, so that a start reads it."""

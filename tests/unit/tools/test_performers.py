@@ -372,6 +372,7 @@ class TestIssues:
                 "issue_id": name,
                 "title": "No draft",
                 "body": "It is missing.",
+                "kind": "note",
                 "facts": {"check": 1},
                 "status": "open",
                 "run_id": "20260210T143000Z-abc123",
@@ -379,6 +380,11 @@ class TestIssues:
                 "key": "dod.0.issue",
                 "receipts": ["r1"],
                 "created_at": "2026-02-10T14:30:00.000Z",
+                "updated_at": "2026-02-10T14:30:00.000Z",
+                "closed_at": None,
+                "edited_at": None,
+                "revision": 1,
+                "notes": [],
             }
         ]
 
