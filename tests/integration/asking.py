@@ -13,7 +13,7 @@ from typing import Any, cast
 import httpx
 
 from app import bootstrap, errors
-from app.api import desk, service
+from app.api import service
 from app.dialects import registry
 from app.engine import library, operations, plain, ports, runs
 from app.main import _desk
@@ -92,7 +92,7 @@ class Asking:
         match step:
             case {"gate": key}:
                 fields = {name: value for name, value in step.items() if name not in ("gate", "stops")}
-                question = {"prompt": f"{key}?"} | {
+                question: dict[str, Any] = {"prompt": f"{key}?"} | {
                     name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
                 }
                 answer: Any = (await ctx.gate(key, operations.Gate(**question))).output
@@ -179,7 +179,7 @@ async def in_process(project: Project, **overrides: Any) -> AsyncIterator[Asked]
     chosen = served.chosen(project, **({"stop_grace_seconds": 0.5} | overrides))
     async with bootstrap.build(chosen, bootstrap.Use(address="http://127.0.0.1:8000"), world()) as room:
         app = service.create(chosen.server)
-        app.state.desk = cast(desk.Desk, _desk(room, chosen.server))
+        app.state.desk = _desk(room, chosen.server)
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with served.client(transport, f"http://{served.HOST}") as http:
             yield Asked(project, http, room)

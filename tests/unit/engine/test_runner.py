@@ -553,7 +553,7 @@ async def test_projections_are_written_with_the_snapshots():
     """
 
     async def drive(ctx):
-        seen = []
+        seen: list[str] = []
         ctx.project(lambda standing: {"state.json": [standing.status.value, *seen]})
         seen.append((await ctx.perform("a", samples.tool("a"))).key)
 

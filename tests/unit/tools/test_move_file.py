@@ -62,12 +62,14 @@ async def move(root: Path, source: str = "inbox/a.task", folder: str = "done/now
     return told
 
 
-async def refusal(root: Path, *given: str, attempt: int = 1) -> errors.ToolFailed:
+async def refusal(
+    root: Path, source: str = "inbox/a.task", folder: str = "done/now", attempt: int = 1
+) -> errors.ToolFailed:
     """
     Return why something cannot be moved.
     """
     with pytest.raises(errors.ToolFailed) as failed:
-        await move(root, *given, attempt=attempt)
+        await move(root, source, folder, attempt)
     return failed.value
 
 

@@ -35,7 +35,7 @@ class Waiting:
         """
         Begin a wait of ten seconds, or go on with one that has so many seconds left.
         """
-        asked = {"pattern": "*.task", "timeout_seconds": 10.0} | given
+        asked: dict[str, Any] = {"pattern": "*.task", "timeout_seconds": 10.0} | given
         operation = file_operations.WaitForFiles(**asked)
         seconds = operation.timeout_seconds if left is None else left
         due_at = None if seconds is None else clock.stamp(self.time.now() + timedelta(seconds=seconds))
@@ -213,12 +213,21 @@ async def test_a_pipe_is_something_that_is_there(waiting: Waiting) -> None:
     assert facts(await waiting.begin())[1] == ["a.task"]
 
 
+def held(begun: threading.Event, go: threading.Event) -> list[str]:
+    """
+    Say that a look has begun, and find nothing when it may go on.
+    """
+    begun.set()
+    go.wait(30)
+    return []
+
+
 @pytest.mark.parametrize("looking", [False, True])
 async def test_a_cancel_ends_it_at_once(waiting: Waiting, looking: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two looks, and while a file system lets a look wait."""
     begun, go = threading.Event(), threading.Event()
     if looking:
-        monkeypatch.setattr(globs, "fitting", lambda *_: begun.set() or go.wait(30))
+        monkeypatch.setattr(globs, "fitting", lambda *_: held(begun, go))
     wait = waiting.begin()
     await (asyncio.to_thread(begun.wait, 30) if looking else waiting.pause())
     wait.cancel()

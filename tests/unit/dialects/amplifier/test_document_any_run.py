@@ -53,7 +53,7 @@ _repeated = st.fixed_dictionaries(
         "continue_on_error": st.booleans(),
     },
 )
-_around = st.one_of(
+_around: st.SearchStrategy[dict[str, Any]] = st.one_of(
     st.just({}),
     _loops,
     st.tuples(_loops, _loops).map(lambda both: {**both[0], "nested_foreach": {**both[1], "as": "inner"}}),

@@ -4,6 +4,8 @@ Tests of the driver: order, jumps, loops, failures, and what the state tells of 
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from app.engine.states import RunState
@@ -183,7 +185,7 @@ async def test_an_injected_prompt():
     )
     play.world.files = {"p.md": "Do ${context.x}", "doc/a": "AAA", "doc/b": "BBB"}
     await play.run()
-    asked = dict(play.world.asked)
+    asked: dict[str, Any] = dict(play.world.asked)
 
     assert asked["A"].argv[1] == (
         "The following files are required inputs for this task:\n- doc/a\n- doc/b\n\nDo ${context.x}"
