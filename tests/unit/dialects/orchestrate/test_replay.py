@@ -11,21 +11,6 @@ import pytest
 from app.engine.states import RunState
 from tests.unit.dialects.orchestrate import shows, theatre
 
-_TIMES = ("started_at", "completed_at", "duration_ms", "updated_at", "prev", "attempt", "retry_at")
-
-
-def _told(value):
-    match value:
-        case dict():
-            return {name: _told(item) for name, item in value.items() if name not in _TIMES}
-        case list():
-            return [_told(item) for item in value]
-    return value
-
-
-def _lines(play):
-    return [_told(json.loads(line)) for line in play.disk.steps]
-
 
 @pytest.mark.parametrize("make", [shows.winding, shows.queue, shows.failing])
 async def test_cut_off_before_any_step(make):
@@ -47,8 +32,8 @@ async def test_cut_off_before_any_step(make):
         state = await play.run()
 
         assert state is ended
-        assert _lines(play) == _lines(whole)
-        assert _told(dict(play.state)) == _told(dict(whole.state))
+        assert theatre.lines(play) == theatre.lines(whole)
+        assert theatre.told(dict(play.state)) == theatre.told(dict(whole.state))
         assert play.world.files == whole.world.files
 
 

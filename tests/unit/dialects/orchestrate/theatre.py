@@ -21,6 +21,10 @@ from tests.unit.engine import logs, samples
 Program = Callable[[operations.Command], tuple[int, str]]
 
 
+TIMES = ("started_at", "completed_at", "duration_ms", "updated_at", "prev", "attempt", "retry_at")
+"""Fields that differ between two runs of the same."""
+
+
 class Died(BaseException):
     """
     The process is gone.
@@ -172,7 +176,11 @@ class Play:
         Take the run up and go on until it rests.
         """
         kinds = ("command", "find_files", "read_files", "wait_for_files", "move_file")
-        performers = {**dict.fromkeys(kinds, self.world), "refusal": refusals.RefusalPerformer(), "skip": Skipping()}
+        performers: dict[str, Any] = {
+            **dict.fromkeys(kinds, self.world),
+            "refusal": refusals.RefusalPerformer(),
+            "skip": Skipping(),
+        }
         equipment = runner.Equipment(
             performers=performers, clock=self.clock, masker=plain.Masker(), probes=probes.NoProbes()
         )
@@ -195,3 +203,22 @@ class Play:
         Return how the run ended.
         """
         return next(line for line in map(json.loads, reversed(self.disk.control)) if line["kind"] == "ended")
+
+
+def told(value: Any) -> Any:
+    """
+    Return a value without what differs between two runs of the same.
+    """
+    match value:
+        case dict():
+            return {name: told(item) for name, item in value.items() if name not in TIMES}
+        case list():
+            return [told(item) for item in value]
+    return value
+
+
+def lines(play: Play) -> list[Any]:
+    """
+    Return the lines of a run's journal like that.
+    """
+    return [told(json.loads(line)) for line in play.disk.steps]

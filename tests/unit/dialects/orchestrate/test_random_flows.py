@@ -1,0 +1,81 @@
+"""
+Tests of workflows by chance: they come to an end that the language knows, also when they are cut off.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from app import errors
+from app.dialects.orchestrate import driver
+from app.engine.states import RunState
+from tests.unit.dialects.orchestrate import random_flows, theatre
+
+SEEDS = range(250)
+CUTS = 3
+"""Tries of each workflow at which it dies."""
+
+
+@pytest.fixture(autouse=True)
+def few_visits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Find out sooner that a workflow runs in circles.
+    """
+    monkeypatch.setattr(driver, "MOST_VISITS", 12)
+
+
+def make(seed: int) -> theatre.Play | None:
+    """
+    Return a workflow on its stage; None if it is not valid.
+    """
+    chance = random_flows.Chance(seed)
+    try:
+        play = theatre.Play(document=json.dumps(chance.workflow()), options=chance.options())
+    except errors.RecipeInvalid:
+        return None
+    play.world.files |= {"f1": "one", "f2": "two"}
+    play.world.programs["chance"] = chance.program
+    return play
+
+
+def performed(play: theatre.Play) -> list[tuple[str, int]]:
+    """
+    Return key and attempt of some tries that the world took part in, spread over the run.
+    """
+    asked = {key for key, _ in play.world.asked}
+    lines: list[Any] = [json.loads(line) for line in play.disk.steps]
+    tries = [(line["key"], line["attempt"]) for line in lines if line["key"] in asked]
+    return tries[:: max(len(tries) // CUTS, 1)][:CUTS]
+
+
+async def test_they_end_as_they_must() -> None:
+    """
+    Every valid workflow ends done, or failed by a step or for running in circles; and cut off it ends the same way.
+    """
+    judged = 0
+    for seed in SEEDS:
+        whole = make(seed)
+        if whole is None:
+            continue
+        judged += 1
+        ended = await whole.run()
+        code = (whole.ended.get("error") or {}).get("code")
+
+        assert ended in (RunState.DONE, RunState.FAILED), seed
+        assert code in (None, driver.STEP_FAILED, "runs_in_circles"), seed
+        for dying in performed(whole):
+            play = make(seed)
+            assert play is not None
+            play.world.dying = dying
+            with pytest.raises(theatre.Died):
+                await play.run()
+            play.world.dying = None
+
+            assert await play.run() is ended, (seed, dying)
+            assert theatre.lines(play) == theatre.lines(whole), (seed, dying)
+            assert theatre.told(dict(play.state)) == theatre.told(dict(whole.state)), (seed, dying)
+            assert play.world.files == whole.world.files, (seed, dying)
+    assert judged > 120
