@@ -36,7 +36,7 @@ async def apply(
         "from": item,
         "to": None,
         "action_applied": False,
-        "error": _problem(item, folder, filler),
+        "error": _problem(item, folder, filler, scope.run["root"]),
     }
     if told["error"] is not None:
         return told
@@ -46,12 +46,12 @@ async def apply(
     return told | {"to": record.output["to"], "action_applied": True}
 
 
-def _problem(item: plain.Json, folder: str, filler: variables.Filler) -> str | None:
+def _problem(item: plain.Json, folder: str, filler: variables.Filler, run_root: str) -> str | None:
     if filler.gaps:
         return f"${{{filler.gaps[0].name}}} stands for nothing: {filler.gaps[0].reason}"
     if not isinstance(item, str):
         return "the item is no text, so it names no file"
-    for path in (item, folder):
-        if (problem := paths.problem(path)) is not None:
+    for path, problem in ((item, paths.problem(item)), (folder, paths.problem_of_target(folder, run_root))):
+        if problem is not None:
             return f"the path {path!r:.200} {problem}"
     return None

@@ -7,11 +7,15 @@ What only the file system can tell, such as a symbolic link that leads outside, 
 from __future__ import annotations
 
 import re
+from pathlib import PurePosixPath
 
 from app.dialects.orchestrate import variables
 
 MAX_CHARACTERS = 4096
 """Length of a path, variables substituted."""
+
+ARTIFACTS = "artifacts"
+"""Folder within a run's own that its steps may write to."""
 
 _DRIVE = re.compile(r"[A-Za-z]:")
 _STAND_IN = "v"
@@ -41,6 +45,20 @@ def problem(path: str, *, pattern: bool = False) -> str | None:
     if pattern and "**" in parts:
         return "holds `**`, which is not supported; list the files with a command, or name each depth"
     return None
+
+
+def problem_of_target(path: str, run_root: str) -> str | None:
+    """
+    Return why nothing can be written to a path, None if something can: a run's own files are not for its steps.
+
+    Args:
+        path: The path, variables substituted.
+        run_root: The run's folder, as `${run.root}` names it.
+    """
+    parts, own = PurePosixPath(path).parts, PurePosixPath(run_root).parts
+    if parts[: len(own)] == own and parts[len(own) : len(own) + 1] != (ARTIFACTS,):
+        return f"lies in the run's own folder; there steps may write below {ARTIFACTS}/ only"
+    return problem(path)
 
 
 def problem_of_template(template: str, *, pattern: bool = False) -> str | None:

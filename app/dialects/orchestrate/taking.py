@@ -193,6 +193,8 @@ class _Taking:
     async def _command(self, called: providers.Invocation) -> operations.Command:
         step = self._step
         output_file, schema_file = await self._path("output_file"), await self._path("output_schema")
+        if output_file and (problem := paths.problem_of_target(output_file, self._spot.scope.run["root"])) is not None:
+            await self._refuse_path(output_file, problem)
         capture = operations.Capture(
             mode=step["output_capture"],
             allow_parse_error=step["allow_parse_error"],
@@ -241,7 +243,10 @@ class _Taking:
     async def _refuse_unsafe(self, named: Sequence[str], *, pattern: bool = False) -> None:
         for path in named:
             if (problem := paths.problem(path, pattern=pattern)) is not None:
-                await self._refuse("unsafe_path", f"the path {path!r:.200} {problem}", {"unsafe_path": path[:1000]})
+                await self._refuse_path(path, problem)
+
+    async def _refuse_path(self, path: str, problem: str) -> NoReturn:
+        await self._refuse("unsafe_path", f"the path {path!r:.200} {problem}", {"unsafe_path": path[:1000]})
 
     async def _refuse_gaps(self) -> None:
         if gaps := self._filler.gaps:

@@ -210,6 +210,8 @@ async def test_a_missing_prompt():
     [
         ({"command": ["echo", "${context.gone}"]}, {"undefined_vars": ["${context.gone}"]}),
         ({"command": ["echo"], "output_file": "${context.up}/x"}, {"unsafe_path": "../x"}),
+        ({"command": ["echo"], "output_file": "${run.root}/steps.jsonl"}, {"unsafe_path": ".o/runs/r/steps.jsonl"}),
+        ({"command": ["echo"], "output_file": "./.o//runs/r/x"}, {"unsafe_path": "./.o//runs/r/x"}),
         ({"command": ["echo"], "depends_on": {"required": ["${context.up}"]}}, {"unsafe_path": ".."}),
         ({"wait_for": {"glob": "${context.root}*"}}, {"unsafe_path": "/*"}),
         ({"when": {"exists": "${context.root}"}, "command": ["true"]}, {"unsafe_path": "/"}),
@@ -227,6 +229,15 @@ async def test_steps_that_cannot_be_begun(made, context):
     assert play.state["steps"]["A"]["exit_code"] == 2
     assert play.state["steps"]["A"]["error"]["context"] == context
     assert "A" not in play.world.order()
+
+
+async def test_artifacts():
+    """
+    A step may write below `artifacts/` of its run.
+    """
+    play = Play(step("A", command=["echo", "x"], output_file="${run.root}/artifacts/a/b"))
+
+    assert await play.run() is RunState.DONE
 
 
 async def test_waiting():
