@@ -34,24 +34,30 @@ def test_the_program_refuses_it(workspace: workspaces.Workspace, name: str) -> N
 
 
 def test_the_service_lives_on(served: workspaces.Serving) -> None:
-    """The service refuses to start any of them, lists what is wrong with each, and goes on serving."""
+    """The service refuses to start any of them, says what is wrong with a text of it, and goes on serving."""
+    folder = served.project.data / "recipes" / "orchestrate"
+    files = {name: folder / f"hostile-{name}.yaml" for name in hostile_texts.TEXTS}
+    folder.mkdir(parents=True, exist_ok=True)
     for name, text in hostile_texts.TEXTS.items():
-        file = served.project.data / "recipes" / "orchestrate" / f"hostile-{name}.yaml"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(text if isinstance(text, bytes) else text.encode())
+        files[name].write_bytes(text if isinstance(text, bytes) else text.encode())
+    texts = [text for text in hostile_texts.TEXTS.values() if isinstance(text, str)]
     with served.service.http() as http:
         listed = http.get("/api/recipes", params={"limit": 1000})
-        answers = {name: http.post("/api/runs", json={"recipe_id": f"hostile-{name}"}) for name in hostile_texts.TEXTS}
-    for name in hostile_texts.TEXTS:
-        (served.project.data / "recipes" / "orchestrate" / f"hostile-{name}.yaml").unlink()
+        started = [http.post("/api/runs", json={"recipe_id": file.stem}) for file in files.values()]
+        bodies = [{"recipe": text, "dialect": "orchestrate"} for text in texts]
+        judged = [http.post("/api/recipes/validate", json=body) for body in bodies]
+    for file in files.values():
+        file.unlink()
     workspace = workspaces.Workspace(served.project.path / "still-there")
     workspace.path.mkdir()
     workspace.flow(step("Say", "echo", "still there"))
     alive = served(workspace)
 
     assert listed.status_code == 200
-    assert {name for name, answer in answers.items() if answer.status_code != 400} == set()
-    assert all(len(answer.text) < 50_000 for answer in answers.values())
+    assert {answer.status_code for answer in started} == {400}
+    assert {answer.status_code for answer in judged} == {200, 413}
+    assert not any(answer.json()["valid"] for answer in judged if answer.status_code == 200)
+    assert all(len(answer.text) < 50_000 for answer in (*started, *judged))
     assert alive.steps["Say"]["output"] == "still there\n"
     assert not (served.project.path / "never").exists()
 
