@@ -127,6 +127,7 @@ def _desk(room: bootstrap.Room, server: settings.ServerSettings) -> desk.Desk:
     return desk.Desk(
         runs=room.runs,
         gates=room.gates,
+        issues=room.issues,
         talks=room.talks,
         max_message_bytes=server.max_body_bytes,
         catalogue=room.catalogue,

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.control import gates, requests
+from app import errors
+from app.control import gates, issues, requests
 
 _Text = Annotated[str, Field(max_length=requests.DESCRIPTION_CHARACTERS)]
 _LabelName = Annotated[str, Field(pattern=requests.LABEL_NAME_PATTERN)]
@@ -121,6 +122,68 @@ class AnswerBody(BaseModel):
         return gates.Reply(**dict(self), idempotency_key=idempotency_key)
 
 
+_Title = Annotated[str, Field(pattern=issues.TITLE_PATTERN, max_length=issues.TITLE_CHARACTERS)]
+_Body = Annotated[str, Field(max_length=issues.BODY_CHARACTERS)]
+_ReceiptId = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class IssueBody(BaseModel):
+    """
+    An issue written by hand.
+    """
+
+    model_config = _strict({"title": "The lantern is lit again in scene 22", "kind": "continuity"})
+
+    title: _Title = Field(description="One line.")
+    body: _Body = Field("", description="What there is to say.")
+    kind: Annotated[str, Field(pattern=issues.KIND_PATTERN)] = Field(
+        "note", description="What sort of issue it is, in a word of small letters."
+    )
+    run_id: str | None = Field(None, description="Run that it is about.")
+    session_id: str | None = Field(
+        None, description="Work session that it belongs to; by default that of the run, or of the receipts."
+    )
+    receipts: Annotated[list[_ReceiptId], Field(max_length=issues.RECEIPTS)] = Field(
+        default_factory=list, description="Receipts that prove it."
+    )
+
+    def issue(self) -> issues.NewIssue:
+        """
+        Return the issue that the body describes.
+        """
+        return issues.NewIssue(**(dict(self) | {"receipts": tuple(self.receipts)}))
+
+
+class IssueEditBody(BaseModel):
+    """
+    What is to be changed of an issue.
+    """
+
+    model_config = _strict({"status": "closed", "note": "mended in the second draft", "revision": 1})
+
+    title: _Title | None = Field(None, description="Another title.")
+    body: _Body | None = Field(None, description="Another body.")
+    status: Literal["open", "closed"] | None = Field(None, description="Closes it, or opens it again.")
+    note: Annotated[str, Field(min_length=1, max_length=issues.NOTE_CHARACTERS)] | None = Field(
+        None, description="What is to be said with it; kept behind the notes before."
+    )
+    revision: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="Revision that was seen; refused with `issue_changed` if it is another by now."
+    )
+
+    def edit(self, matched: int | None) -> issues.Edit:
+        """
+        Return the change that the body and its header make.
+
+        Raises:
+            errors.RequestInvalid: they name different revisions.
+        """
+        if None not in (matched, self.revision) and matched != self.revision:
+            flaw = errors.Flaw(path="$.revision", message="is not the one that If-Match names")
+            raise errors.RequestInvalid(f"{flaw.path}: {flaw.message}", flaws=[flaw])
+        return issues.Edit(**(dict(self) | {"revision": self.revision if matched is None else matched}))
+
+
 class ValidateBody(BaseModel):
     """
     A recipe to look at, as an object or as the text of its file.
@@ -146,5 +209,7 @@ def known_fields() -> frozenset[str]:
     """
     Return every field that some body has, for hints.
     """
-    models: tuple[type[BaseModel], ...] = (StartBody, ResumeBody, AnswerBody, ValidateBody, RouteBody)
+    models: tuple[type[BaseModel], ...] = (
+        StartBody, ResumeBody, AnswerBody, IssueBody, IssueEditBody, ValidateBody, RouteBody,
+    )  # fmt: skip
     return frozenset(item.alias or name for model in models for name, item in model.model_fields.items())

@@ -12,7 +12,7 @@ from fastapi import Depends
 from starlette.requests import Request
 
 from app import errors, telemetry
-from app.control import gates, health, inventory, recipes, routing, runs, talks
+from app.control import gates, health, inventory, issues, recipes, routing, runs, talks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +25,8 @@ class Desk:
     """Runs."""
     gates: gates.Gates
     """Questions to people."""
+    issues: issues.Issues
+    """What was found and written down."""
     talks: talks.Talks
     """Recipes and prompts in conversations."""
     max_message_bytes: int

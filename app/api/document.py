@@ -24,6 +24,7 @@ DESCRIPTION = (
 TAGS = [
     {"name": "runs", "description": "Executions of recipes."},
     {"name": "gates", "description": "Questions of runs to people, and their answers."},
+    {"name": "issues", "description": "What runs have found and people have written down."},
     {"name": "recipes", "description": "Recipes, and the router that chooses among them."},
     {"name": "library", "description": "Tools and agents that recipes can name."},
     {"name": "audit", "description": "Receipts of tool executions."},

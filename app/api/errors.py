@@ -33,7 +33,12 @@ STATUS: Mapping[type[BaseException], int] = {
 }
 """Status by error; an error takes the status of its nearest ancestor here. Everything else is a 500."""
 
-_FIELDS = sorted(bodies.known_fields() | set(queries.RunsQuery.model_fields) | set(queries.GatesQuery.model_fields))
+_FIELDS = sorted(
+    bodies.known_fields()
+    | set(queries.RunsQuery.model_fields)
+    | set(queries.GatesQuery.model_fields)
+    | set(queries.IssuesQuery.model_fields)
+)
 _FLAW_CODES = {"extra_forbidden": "unknown_field", "missing": "missing", "json_invalid": "syntax"}
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated
@@ -17,7 +18,7 @@ from starlette.requests import Request
 
 from app import clock, errors
 from app.control import inbox
-from app.engine import gates, states, stores
+from app.engine import gates, issues, states, stores
 
 DEFAULT_LIMIT = 100
 """Items of a page where none are asked for."""
@@ -102,6 +103,55 @@ class GatesQuery(BaseModel):
             limit=self.limit,
             cursor=_read_place(self.cursor),
         )
+
+
+class IssuesQuery(BaseModel):
+    """
+    Which issues a list shows.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    status: issues.Status | None = Field(None, description="Only open or only closed ones.")
+    run_id: _Plain | None = Field(None, description="Only issues of this run.")
+    session_id: _Plain | None = Field(None, description="Only issues of this work session.")
+    kind: _Plain | None = Field(None, description="Only issues of this kind.", examples=["dod"])
+    limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Most issues of a page.")
+    cursor: Annotated[str, Field(min_length=1, max_length=2000, pattern=r"^[^\x00]*$")] | None = Field(
+        None, description="Where the page begins, from the `Link` of the one before."
+    )
+
+    def query(self) -> issues.IssueQuery:
+        """
+        Return the question to the store.
+
+        Raises:
+            errors.RequestInvalid: the cursor is not one of ours.
+        """
+        return issues.IssueQuery(**(dict(self) | {"cursor": _read_cursor(self.cursor)}))
+
+
+def issues_cursor(last: issues.IssueSummary) -> str:
+    """
+    Return the cursor of the page behind an issue.
+    """
+    return _written((last.created_at, last.issue_id))
+
+
+def revision(etag: str | None) -> int | None:
+    """
+    Return the revision that an `If-Match` asks for; None for any.
+
+    Raises:
+        errors.RequestInvalid: it is no ETag of an issue.
+    """
+    if etag is None or etag.strip() == "*":
+        return None
+    known = re.fullmatch(r'\s*"([1-9][0-9]{0,8})"\s*', etag)
+    if known is None:
+        flaw = errors.Flaw(path="header.If-Match", message="is not an ETag of an issue")
+        raise errors.RequestInvalid("If-Match is not an ETag of an issue", flaws=[flaw])
+    return int(known[1])
 
 
 def gates_cursor(last: gates.OpenGate) -> str:

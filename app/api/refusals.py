@@ -14,6 +14,7 @@ Responses: TypeAlias = dict[int | str, dict[str, Any]]
 
 _RUN = "20260210T143000Z-k3x9af"
 _GATE = f"{_RUN}.738619ff239d"
+_ISSUE = "iss_5h2m9q0x7c1v8b3n"
 
 EXAMPLES: Mapping[str, problems.Problem] = {
     example.code: example
@@ -126,6 +127,30 @@ EXAMPLES: Mapping[str, problems.Problem] = {
             ],
             facts={"options": ["approve", "deny"]},
         ),
+        problems.Problem(
+            status=400,
+            code="unknown_run",
+            title="The request is not valid.",
+            detail=f"there is no run {_RUN}",
+        ),
+        problems.Problem(
+            status=400,
+            code="unknown_session",
+            title="The request is not valid.",
+            detail="there is no session 'book-one'",
+        ),
+        problems.Problem(
+            status=400,
+            code="unknown_receipt",
+            title="The request is not valid.",
+            detail="there is no receipt 'rcpt_00000000000000000000'",
+        ),
+        problems.Problem(
+            status=400,
+            code="session_mismatch",
+            title="The request is not valid.",
+            detail="$.receipts[0] belongs to the session 'book-two', not to 'book-one'",
+        ),
         problems.of_status(400, "Host example.org is not served", code="unknown_host"),
         problems.of_status(401, "the header `Authorization: Bearer TOKEN` is missing or wrong"),
         problems.of_status(403, "Origin https://example.org may not call", code="foreign_origin"),
@@ -160,6 +185,32 @@ EXAMPLES: Mapping[str, problems.Problem] = {
             code="gate_not_found",
             title="There is no such thing.",
             detail=f"there is no gate '{_GATE}'",
+        ),
+        problems.Problem(
+            status=404,
+            code="issue_not_found",
+            title="There is no such thing.",
+            detail=f"there is no issue '{_ISSUE}'",
+        ),
+        problems.Problem(
+            status=409,
+            code="issue_changed",
+            title="The request does not fit the present state.",
+            detail=f"the issue {_ISSUE} has been changed meanwhile: its revision is 3",
+            facts={"issue": {"issue_id": _ISSUE, "status": "open", "revision": 3}},
+        ),
+        problems.Problem(
+            status=409,
+            code="issue_damaged",
+            title="The request does not fit the present state.",
+            detail=f"the file of the issue '{_ISSUE}' cannot be read; nothing was changed",
+            facts={"file": f"issues/{_ISSUE}.json"},
+        ),
+        problems.Problem(
+            status=409,
+            code="too_many_notes",
+            title="The request does not fit the present state.",
+            detail=f"the issue {_ISSUE} has 1000 notes",
         ),
         problems.Problem(
             status=409,

@@ -20,6 +20,7 @@ from app.api import (
     gates,
     guards,
     health,
+    issues,
     library,
     measuring,
     payloads,
@@ -51,7 +52,15 @@ def create(
         lifespan=lifespan,
         middleware=_middleware(server),
     )
-    for router in (runs.router, run_parts.router, gates.router, library.router, health.router, ws.router):
+    for router in (
+        runs.router,
+        run_parts.router,
+        gates.router,
+        issues.router,
+        library.router,
+        health.router,
+        ws.router,
+    ):
         api.include_router(router)
     errors.install(api)
     document.install(api)

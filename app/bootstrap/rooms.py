@@ -34,6 +34,7 @@ from app.control import (
     starting,
 )
 from app.control import gates as control_gates
+from app.control import issues as control_issues
 from app.control import talks as control_talks
 from app.engine import conversations, file_operations, operations, plain, ports, refusals, runner
 from app.execution import measured
@@ -57,6 +58,8 @@ class Room:
     """Use cases of runs."""
     gates: control_gates.Gates
     """Use cases of those who answer questions of runs."""
+    issues: control_issues.Issues
+    """Use cases of what was found and written down."""
     talks: control_talks.Talks
     """Use cases of those who speak with agents from message to message."""
     starter: starting.Starter
@@ -283,6 +286,9 @@ def _room(
         runs=use_cases,
         gates=control_gates.Gates(
             store=kept, engine=engine, dialects=world.drivers, view=use_cases.view, masker=equipment.masker
+        ),
+        issues=control_issues.Issues(
+            kept=kept.issues, store=kept, clock=world.clock, ids=world.ids, masker=equipment.masker
         ),
         talks=_talks(use_cases, kept, sessions, reference, begun, world),
         starter=reference.starter,

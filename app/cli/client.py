@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 from app.control import gates as control_gates
 from app.control import inbox, requests
+from app.control import issues as control_issues
+from app.engine import issues as engine_issues
 from app.engine import stores
 
 Answer = dict[str, Any]
@@ -101,6 +103,26 @@ class Client(Protocol):
     async def answer(self, gate_id: str, reply: control_gates.Reply) -> Answer:
         """
         Answer a gate; returns it as decided. In process its run goes on.
+        """
+
+    async def issues(self, query: engine_issues.IssueQuery) -> list[Answer]:
+        """
+        Return issues, newest first.
+        """
+
+    async def issue(self, issue_id: str) -> Answer:
+        """
+        Return an issue.
+        """
+
+    async def open_issue(self, new: control_issues.NewIssue) -> Answer:
+        """
+        Write an issue down and return it.
+        """
+
+    async def edit_issue(self, issue_id: str, edit: control_issues.Edit) -> Answer:
+        """
+        Change an issue and return it.
         """
 
     async def verify(self, run_id: str) -> Answer:

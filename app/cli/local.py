@@ -15,7 +15,9 @@ from app.cli import client, folders
 from app.cli.access import Access
 from app.control import gates as control_gates
 from app.control import inbox, requests
+from app.control import issues as control_issues
 from app.dialects import agent_recipes
+from app.engine import issues as engine_issues
 from app.engine import plain, states, stores
 
 _UNFINISHED = (states.RunState.PENDING, states.RunState.RUNNING, states.RunState.WAITING)
@@ -183,6 +185,31 @@ class FolderClient:
             await self._hold(found.gate.run_id)
             await self._room.engine.submit(found.gate.run_id)
         return (await self._room.gates.answer(gate_id, reply)).to_json()
+
+    async def issues(self, query: engine_issues.IssueQuery) -> list[client.Answer]:
+        """
+        Return issues.
+        """
+        found, _ = await self._room.issues.page(query)
+        return [summary.to_json() for summary in found]
+
+    async def issue(self, issue_id: str) -> client.Answer:
+        """
+        Return an issue.
+        """
+        return dict(await self._room.issues.show(issue_id))
+
+    async def open_issue(self, new: control_issues.NewIssue) -> client.Answer:
+        """
+        Write an issue down.
+        """
+        return dict(await self._room.issues.add(new))
+
+    async def edit_issue(self, issue_id: str, edit: control_issues.Edit) -> client.Answer:
+        """
+        Change an issue.
+        """
+        return dict(await self._room.issues.edit(issue_id, edit))
 
     async def verify(self, run_id: str) -> client.Answer:
         """

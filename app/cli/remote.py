@@ -16,6 +16,8 @@ from app import errors
 from app.cli import client
 from app.control import gates as control_gates
 from app.control import inbox, requests
+from app.control import issues as control_issues
+from app.engine import issues as engine_issues
 from app.engine import stores
 
 _CONNECT_SECONDS = 10.0
@@ -187,6 +189,31 @@ class ServiceClient:
         path = f"/api/gates/{quote(gate_id, safe='')}"
         return self._object(await self._send("POST", path, json=body, headers=headers))
 
+    async def issues(self, query: engine_issues.IssueQuery) -> list[client.Answer]:
+        """
+        Get issues.
+        """
+        return self._array(await self._send("GET", "/api/issues", params=_given(query)))
+
+    async def issue(self, issue_id: str) -> client.Answer:
+        """
+        Get an issue.
+        """
+        return self._object(await self._send("GET", f"/api/issues/{quote(issue_id, safe='')}"))
+
+    async def open_issue(self, new: control_issues.NewIssue) -> client.Answer:
+        """
+        Post an issue.
+        """
+        return self._object(await self._send("POST", "/api/issues", json=_given(new)))
+
+    async def edit_issue(self, issue_id: str, edit: control_issues.Edit) -> client.Answer:
+        """
+        Patch an issue.
+        """
+        path = f"/api/issues/{quote(issue_id, safe='')}"
+        return self._object(await self._send("PATCH", path, json=_given(edit)))
+
     async def verify(self, run_id: str) -> client.Answer:
         """
         Refuse: journals are verified where they are.
@@ -284,6 +311,11 @@ def _parameters(query: stores.RunQuery | inbox.GateQuery) -> dict[str, str]:
     given = {item.name: getattr(query, item.name) for item in dataclasses.fields(query)}
     given["label"] = ":".join(query.label) if query.label else None
     return {name: str(value) for name, value in given.items() if value is not None}
+
+
+def _given(fields: Any) -> dict[str, Any]:
+    given = ((item.name, getattr(fields, item.name)) for item in dataclasses.fields(fields))
+    return {name: value for name, value in given if value is not None}
 
 
 def _run(run_id: str, *parts: str) -> str:

@@ -268,6 +268,7 @@ class IndexQueue:
         """
         Tell whether a run belongs to a work session.
         """
+        await self._settle_if_possible()
         return await self._inner.has_session(session_id)
 
     async def clear(self) -> None:

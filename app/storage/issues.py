@@ -15,7 +15,6 @@ from weakref import WeakValueDictionary
 
 from app import errors
 from app.engine import issues, plain
-from app.engine.issues import Change, Issue, IssueQuery, IssueSummary
 from app.storage import disk, layout
 from app.storage.disk import Disk
 from app.storage.means import Means
@@ -38,27 +37,27 @@ class Issues:
         self._compared = False
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def open(self, issue: Issue) -> None:
+    async def open(self, issue: issues.Issue) -> None:
         """
         Keep what a step has found.
         """
         found = plain.plain(issue)
         await self.change(found["issue_id"], lambda known: found if known is None else issues.again(known, found))
 
-    async def put(self, issue: Issue) -> None:
+    async def put(self, issue: issues.Issue) -> None:
         """
         Write a record in place of the one of its id.
         """
         given = plain.plain(issue)
         await self.change(given["issue_id"], lambda _: given)
 
-    async def change(self, issue_id: str, change: Change) -> Issue:
+    async def change(self, issue_id: str, change: issues.Change) -> issues.Issue:
         """
         Change an issue, or make it; once begun that ends, whatever becomes of the caller.
         """
         return await _uncut(self._change(issue_id, change))
 
-    async def get(self, issue_id: str) -> Issue:
+    async def get(self, issue_id: str) -> issues.Issue:
         """
         Return an issue as its file has it.
         """
@@ -67,7 +66,7 @@ class Issues:
             raise _unknown(issue_id)
         return issues.whole(found)
 
-    async def list(self, query: IssueQuery) -> list[IssueSummary]:
+    async def list(self, query: issues.IssueQuery) -> list[issues.IssueSummary]:
         """
         Return issues, newest first.
         """
@@ -106,7 +105,7 @@ class Issues:
         self._compared = True
         return len(sound | read)
 
-    async def _change(self, issue_id: str, change: Change) -> Issue:
+    async def _change(self, issue_id: str, change: issues.Change) -> issues.Issue:
         # The rows of two changes must come in the order of their files.
         turn = self._turns.setdefault(issue_id, asyncio.Lock())
         async with turn:
@@ -124,7 +123,9 @@ class Issues:
                 await self._means.index.put_issues([issues.summary(left)])
             return left
 
-    def _replaced(self, issue_id: str, change: Change, existed: bool) -> tuple[Issue | None, Issue | None]:
+    def _replaced(
+        self, issue_id: str, change: issues.Change, existed: bool
+    ) -> tuple[issues.Issue | None, issues.Issue | None]:
         # A new one is its maker's alone; over one that is there, other processes may come too.
         held = self._means.disk.lock(layout.ISSUES, wait=True) if existed else None
         try:
@@ -138,7 +139,7 @@ class Issues:
             if held is not None:
                 held.release()
 
-    def _write(self, issue_id: str, issue: Issue) -> None:
+    def _write(self, issue_id: str, issue: issues.Issue) -> None:
         path, reach = layout.issue_file(issue_id), self._means.probes.reach
         disk.replace(self._means.disk, path, plain.encode(issue) + b"\n", sync=True, reach=reach, at="storage.issue")
 
@@ -159,7 +160,7 @@ def _name(issue_id: str) -> str:
     return layout.issue_file(issue_id).removeprefix(f"{layout.ISSUES}/")
 
 
-def _summaries(files: Disk, names: list[str]) -> list[IssueSummary]:
+def _summaries(files: Disk, names: list[str]) -> list[issues.IssueSummary]:
     return [issues.summary(issue) for issue in _issues(files, names)]
 
 

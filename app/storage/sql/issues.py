@@ -10,17 +10,17 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, bindparam, delete, insert, select, tuple_, update
 
-from app.engine.issues import IssueQuery, IssueSummary
+from app.engine import issues
 from app.storage.sql.rows import ISSUES, RUNS
 from app.storage.sql.sessions import ReadSession, WriteSession
 
 _FILTERS = ("status", "run_id", "session_id", "kind")
-_SHOWN = select(*(ISSUES.c[name] for name in IssueSummary.__slots__))
+_SHOWN = select(*(ISSUES.c[name] for name in issues.IssueSummary.__slots__))
 _REMOVE = delete(ISSUES).where(ISSUES.c.issue_id == bindparam("of_issue"))
 _ADD = insert(ISSUES)
 
 
-def put_issues(session: WriteSession, found: Iterable[IssueSummary], doubtful: bool) -> None:
+def put_issues(session: WriteSession, found: Iterable[issues.IssueSummary], doubtful: bool) -> None:
     """
     Write rows in place of those of the same ids; none of them is marked any more.
     """
@@ -57,7 +57,7 @@ def issue_rows(session: ReadSession) -> dict[str, bool]:
     return {row.issue_id: row.marked for row in session.rows(select(ISSUES.c.issue_id, ISSUES.c.marked))}
 
 
-def list_issues(session: ReadSession, query: IssueQuery) -> list[IssueSummary]:
+def list_issues(session: ReadSession, query: issues.IssueQuery) -> list[issues.IssueSummary]:
     """
     Return a page, newest first.
 
@@ -65,7 +65,7 @@ def list_issues(session: ReadSession, query: IssueQuery) -> list[IssueSummary]:
     """
     asked = dict(_asked(query))
     rows = session.rows(_page(frozenset(asked)), asked)
-    return [IssueSummary(**row._mapping) for row in rows]
+    return [issues.IssueSummary(**row._mapping) for row in rows]
 
 
 def has_session(session: ReadSession, session_id: str) -> bool:
@@ -75,11 +75,11 @@ def has_session(session: ReadSession, session_id: str) -> bool:
     return session.row(select(RUNS.c.run_id).where(RUNS.c.session_id == session_id).limit(1)) is not None
 
 
-def _values(summary: IssueSummary) -> dict[str, Any]:
+def _values(summary: issues.IssueSummary) -> dict[str, Any]:
     return {name: getattr(summary, name) for name in summary.__slots__} | {"marked": False}
 
 
-def _asked(query: IssueQuery) -> Iterator[tuple[str, Any]]:
+def _asked(query: issues.IssueQuery) -> Iterator[tuple[str, Any]]:
     for name in _FILTERS:
         if (value := getattr(query, name)) is not None:
             yield name, value

@@ -1,0 +1,55 @@
+"""
+Answers of the routes of issues, for the OpenAPI document.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+_At = Annotated[str, Field(description="An instant in UTC.", examples=["2026-02-10T14:30:00.000Z"])]
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class IssueListed(_Answer):
+    """
+    An issue as lists show it.
+    """
+
+    issue_id: str = Field(description="Its id; names its file.")
+    title: str
+    status: Literal["open", "closed"]
+    kind: str = Field(description="What sort of issue it is: `dod`, `finding`, or any word of whoever made it.")
+    run_id: str | None = Field(description="Run that made it, or that it is about.")
+    session_id: str | None = Field(description="Work session that it belongs to.")
+    key: str | None = Field(description="Step that made it.")
+    created_at: _At
+    updated_at: _At
+    revision: int = Field(description="Number of its changes, from 1.")
+
+
+class IssueNote(_Answer):
+    """
+    What somebody said to an issue.
+    """
+
+    at: _At
+    text: str
+    status: Literal["open", "closed"] = Field(description="Where the issue stood then.")
+
+
+class IssueShown(IssueListed):
+    """
+    Everything about an issue.
+    """
+
+    body: str
+    facts: dict[str, Any] = Field(description="Fields for programs, e.g. the failed check.")
+    receipts: list[str] = Field(description="Receipts that prove it.")
+    closed_at: _At | None
+    edited_at: _At | None = Field(description="When a person last changed its title or body.")
+    notes: list[IssueNote]

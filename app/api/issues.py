@@ -1,0 +1,116 @@
+"""
+Routes of issues: what runs have found and people have written down.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Path, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.api import bodies, issue_answers, queries
+from app.api.answering import as_json, declared
+from app.api.desk import At
+from app.api.refusals import BODY
+from app.engine import issues
+
+router = APIRouter(prefix="/api/issues", tags=["issues"])
+
+IssueId = Annotated[str, Path(description="Id of the issue.", examples=["iss_5h2m9q0x7c1v8b3n"])]
+"""An issue's id in a path."""
+
+_ETAG = {"ETag": "Revision of the issue, for `If-Match`."}
+
+
+@router.get(
+    "",
+    summary="List issues",
+    responses=declared(
+        list[issue_answers.IssueListed],
+        "request_invalid",
+        "bad_cursor",
+        meaning="A page of issues, newest first.",
+        headers={"Link": 'Address of the next page, as `rel="next"`; absent on the last.'},
+    ),
+)
+async def list_issues(desk: At, request: Request, query: Annotated[queries.IssuesQuery, Query()]) -> Response:
+    """
+    List issues; filters are combined.
+    """
+    found, more = await desk.issues.page(query.query())
+    cursor = queries.issues_cursor(found[-1]) if more else None
+    return as_json([issue.to_json() for issue in found], headers=queries.next_link(request, cursor))
+
+
+@router.post(
+    "",
+    status_code=201,
+    summary="Write an issue down",
+    responses=declared(
+        issue_answers.IssueShown,
+        *BODY,
+        "unknown_run",
+        "unknown_session",
+        "unknown_receipt",
+        "session_mismatch",
+        "no_room",
+        status=201,
+        meaning="The issue; it is on disk.",
+        headers=_ETAG,
+    ),
+)
+async def add_issue(desk: At, body: bodies.IssueBody) -> Response:
+    """
+    Write an issue by hand; run, session and receipts that it names must be there and belong together.
+    """
+    return _shown(await desk.issues.add(body.issue()), 201)
+
+
+@router.get(
+    "/{issue_id}",
+    summary="Show an issue",
+    responses=declared(
+        issue_answers.IssueShown, "issue_not_found", "issue_damaged", meaning="The issue.", headers=_ETAG
+    ),
+)
+async def show_issue(desk: At, issue_id: IssueId) -> Response:
+    """
+    Show an issue as its file has it.
+    """
+    return _shown(await desk.issues.show(issue_id))
+
+
+@router.patch(
+    "/{issue_id}",
+    summary="Change an issue",
+    responses=declared(
+        issue_answers.IssueShown,
+        *BODY,
+        "issue_not_found",
+        "issue_changed",
+        "issue_damaged",
+        "too_many_notes",
+        "no_room",
+        meaning="The issue as it is now; the change is on disk.",
+        headers=_ETAG,
+    ),
+)
+async def edit_issue(
+    desk: At,
+    issue_id: IssueId,
+    body: bodies.IssueEditBody,
+    if_match: Annotated[
+        str | None,
+        Header(alias="If-Match", description="ETag that was seen; another change since is a 409.", max_length=100),
+    ] = None,
+) -> Response:
+    """
+    Change title, body or status, or add a note. With `revision` or `If-Match`, only if nobody else has meanwhile.
+    """
+    return _shown(await desk.issues.edit(issue_id, body.edit(queries.revision(if_match))))
+
+
+def _shown(issue: issues.Issue, status: int = 200) -> Response:
+    return as_json(dict(issue), status=status, headers={"ETag": f'"{issue["revision"]}"'})

@@ -1,0 +1,92 @@
+"""
+The commands under `issues`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from app.cli import endings, issue_formats, options, terminal
+from app.cli.access import Access
+
+
+@click.group()
+def issues() -> None:
+    """
+    Look at what runs have found and people have written down, add to it, and close it.
+    """
+
+
+@issues.command("list")
+@click.option("--status", type=click.Choice(["open", "closed", "all"]), default="open", help="Which ones to show.")
+@click.option("--run", "run_id", metavar="ID", help="Only issues of this run.")
+@click.option("--session", "session_id", metavar="ID", help="Only issues of this work session.")
+@click.option("--kind", metavar="WORD", help="Only issues of this kind, e.g. dod or finding.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=100, help="Most issues to show.")
+@options.as_json
+@options.anywhere
+def list_(place: options.Place, as_json: bool, status: str, **filters: Any) -> int:
+    """
+    List issues, newest first; those that are open, unless another status is asked for.
+    """
+    from app.engine import issues as engine_issues
+
+    query = engine_issues.IssueQuery(status=None if status == "all" else status, **filters)
+    return _say(place.ask(lambda connected: connected.issues(query)), as_json, issue_formats.issues)
+
+
+@issues.command()
+@click.argument("issue_id")
+@options.as_json
+@options.anywhere
+def show(place: options.Place, as_json: bool, issue_id: str) -> int:
+    """
+    Show an issue whole, with its notes.
+    """
+    return _say(place.ask(lambda connected: connected.issue(issue_id)), as_json, issue_formats.issue)
+
+
+@issues.command("open")
+@click.argument("title")
+@click.option("--body", default="", metavar="TEXT", help="What there is to say.")
+@click.option("--kind", default="note", metavar="WORD", help="What sort of issue it is.  [default: note]")
+@click.option("--run", "run_id", metavar="ID", help="Run that it is about.")
+@click.option("--session", "session_id", metavar="ID", help="Work session that it belongs to.")
+@click.option("--receipt", "receipts", multiple=True, metavar="ID", help="Receipt that proves it; may be repeated.")
+@options.as_json
+@options.anywhere
+def open_(place: options.Place, as_json: bool, **fields: Any) -> int:
+    """
+    Write an issue down.
+    """
+    from app.control import issues as control_issues
+
+    new = control_issues.NewIssue(**fields)
+    return _say(place.ask(lambda connected: connected.open_issue(new), Access.CHANGE), as_json, issue_formats.issue)
+
+
+@issues.command()
+@click.argument("issue_id")
+@click.option("--note", metavar="TEXT", help="What is to be said with it.")
+@click.option("--revision", type=click.IntRange(1), metavar="N", help="Refuse if it has been changed since.")
+@options.as_json
+@options.anywhere
+def close(place: options.Place, as_json: bool, issue_id: str, **edit: Any) -> int:
+    """
+    Close an issue.
+    """
+    from app.control import issues as control_issues
+
+    closing = control_issues.Edit(status="closed", **edit)
+    changed = place.ask(lambda connected: connected.edit_issue(issue_id, closing), Access.CHANGE)
+    return _say(changed, as_json, issue_formats.issue)
+
+
+def _say(found: Any, as_json: bool, text: Any) -> int:
+    if as_json:
+        terminal.say_json(found)
+    else:
+        terminal.say(text(found))
+    return endings.ExitCode.DONE

@@ -1,0 +1,208 @@
+"""
+Issues in any store: kept by their ids, listed in order, and right after every crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from app import errors
+from app.engine import issues
+from app.engine.issues import IssueQuery
+from tests.conformance import houses
+from tests.conformance.houses import House
+
+AT = "2026-02-10T14:30:00.000Z"
+
+
+def made(issue_id: str = "iss_1", at: str = AT, **facts: Any) -> dict[str, Any]:
+    """
+    Return a new record.
+    """
+    fields = {"title": "First", "body": "", "kind": "dod", "run_id": "r1", "session_id": "s1", "receipts": []}
+    return issues.made(issue_id, at, **(fields | facts))
+
+
+def closing(known: issues.Issue | None) -> issues.Issue:
+    """
+    Close an issue.
+    """
+    assert known is not None
+    return dict(known) | {"status": "closed", "revision": known["revision"] + 1}
+
+
+async def rows(house: House, **query: Any) -> list[tuple[str, str, int]]:
+    """
+    Return what lists show.
+    """
+    return [(row.issue_id, row.status, row.revision) for row in await house.store.issues.list(IssueQuery(**query))]
+
+
+@pytest.mark.parametrize("point", ["before_write", "before_rename", "after_rename"])
+async def test_a_change_that_is_cut_off_is_whole_or_not_there(house: House, point: str) -> None:
+    """After a death at any moment of a change, the list says what the file says."""
+    store = await house.open()
+    await store.issues.open(made())
+    house.passed.at[f"storage.issue.{point}"] = houses.die
+    with pytest.raises(houses.Died):
+        await store.issues.change("iss_1", closing)
+    house.passed.at.clear()
+    store = await house.crash()
+    await store.list_unfinished()
+    shown = await store.issues.get("iss_1")
+
+    assert await rows(house) == [("iss_1", shown["status"], shown["revision"])]
+    if point != "after_rename":
+        assert shown["status"] == "open"
+
+
+@pytest.mark.parametrize("point", ["before_write", "before_rename", "after_rename"])
+async def test_an_issue_that_is_cut_off_is_whole_or_not_there(house: House, point: str) -> None:
+    """After a death at any moment of its making an issue is there with its row, or not at all."""
+    store = await house.open()
+    house.passed.at[f"storage.issue.{point}"] = houses.die
+    with pytest.raises(houses.Died):
+        await store.issues.open(made())
+    house.passed.at.clear()
+    store = await house.crash()
+    await store.list_unfinished()
+    there = house.files().has_file("issues/iss_1.json")
+
+    assert await rows(house) == ([("iss_1", "open", 1)] if there else [])
+    await store.issues.open(made())
+    assert await rows(house) == [("iss_1", "open", 1)]
+
+
+async def test_what_is_acknowledged_survives(house: House) -> None:
+    """A change that was answered is in file and list after a crash, a power cut included."""
+    store = await house.open()
+    for number in range(3):
+        await store.issues.open(made(f"iss_{number}"))
+    await store.issues.change("iss_1", closing)
+    store = await house.crash()
+    await store.list_unfinished()
+
+    assert await rows(house) == [("iss_2", "open", 1), ("iss_1", "closed", 2), ("iss_0", "open", 1)]
+    assert (await store.issues.get("iss_1"))["status"] == "closed"
+
+
+async def test_a_refused_change_leaves_the_issue(house: House) -> None:
+    """On a full disk an issue stays as it was, and is changed when there is room."""
+    store = await house.open()
+    await store.issues.open(made())
+    house.faults.refuse("write", "iss_1")
+    with pytest.raises(errors.StorageFault):
+        await store.issues.change("iss_1", closing)
+    house.faults.lift()
+
+    assert await rows(house) == [("iss_1", "open", 1)]
+    await store.issues.change("iss_1", closing)
+    assert await rows(house) == [("iss_1", "closed", 2)]
+
+
+async def test_pages_and_filters(house: House) -> None:
+    """Issues come newest first, page by page; filters are combined."""
+    store = await house.open()
+    for number in range(5):
+        at = f"2026-02-10T14:3{number // 2}:00.000Z"
+        await store.issues.open(made(f"iss_{number}", at, kind=("dod", "note")[number % 2], run_id=f"r{number % 3}"))
+    await store.issues.change("iss_4", closing)
+    order = [name for name, _, _ in await rows(house)]
+    page = await store.issues.list(IssueQuery(limit=2))
+    behind = await rows(house, limit=2, cursor=(page[-1].created_at, page[-1].issue_id))
+
+    assert order == ["iss_4", "iss_3", "iss_2", "iss_1", "iss_0"]
+    assert [name for name, _, _ in behind] == order[2:4]
+    assert [name for name, _, _ in await rows(house, kind="dod", status="open")] == ["iss_2", "iss_0"]
+    assert [name for name, _, _ in await rows(house, run_id="r1")] == ["iss_4", "iss_1"]
+    assert await rows(house, session_id="other") == []
+
+
+async def test_the_list_is_rebuilt_from_the_files(house: House) -> None:
+    """Rows are made anew from the files; what lies beside them, and what is no issue, is passed over."""
+    store = await house.open()
+    await store.issues.open(made())
+    await store.issues.change("iss_1", closing)
+    files = house.files()
+    files.write("issues/iss_2.json", json.dumps({"issue_id": "iss_2", "title": "By hand"}).encode(), sync=True)
+    files.write("issues/copy.json", json.dumps({"issue_id": "iss_1", "title": "A copy"}).encode(), sync=True)
+    for name, content in (("a.json", b"{"), ("b.json", b"[]"), ("c.json", b"[" * 100_000), (".iss_1.json.new", b"")):
+        files.write(f"issues/{name}", content, sync=True)
+
+    assert (await store.rebuild_index())["issues"] == 2
+    assert await rows(house) == [("iss_1", "closed", 2), ("iss_2", "open", 1)]
+
+
+async def test_a_file_that_is_gone_loses_its_row(house: House) -> None:
+    """An issue whose file was removed is listed no more after the next start."""
+    store = await house.open()
+    await store.issues.open(made())
+    house.files().remove("issues/iss_1.json")
+    house.files().sync_folder("issues")
+    store = await house.crash()
+    await store.list_unfinished()
+
+    assert await rows(house) == []
+    with pytest.raises(errors.NotFound):
+        await store.issues.change("iss_1", lambda known: known)
+
+
+async def test_changes_of_one_issue_come_one_after_the_other(house: House) -> None:
+    """Each of many changes at a time sees the one before."""
+    store = await house.open()
+    await store.issues.open(made())
+    await asyncio.gather(*(store.issues.change("iss_1", closing) for _ in range(10)))
+
+    assert await rows(house) == [("iss_1", "closed", 11)]
+
+
+class TestFoundAgain:
+    """
+    A step that finds the same thing again, after a crash or a resume.
+    """
+
+    async def test_the_same_finding_changes_nothing(self, house: House) -> None:
+        """A repetition leaves the record as it is."""
+        store = await house.open()
+        await store.issues.open(made())
+        await store.issues.open(made(at="2026-02-11T14:30:00.000Z"))
+
+        assert await store.issues.get("iss_1") == made()
+
+    async def test_a_closed_issue_is_opened_again(self, house: House) -> None:
+        """What was closed and is found again is open, with the new facts."""
+        store = await house.open()
+        await store.issues.open(made())
+        await store.issues.change("iss_1", closing)
+        await store.issues.open(made(title="Second", facts={"kind": "dod"}))
+        shown = await store.issues.get("iss_1")
+
+        assert (shown["status"], shown["title"], shown["revision"]) == ("open", "Second", 3)
+        assert shown["facts"] == {"kind": "dod"}
+
+    async def test_a_persons_words_stay(self, house: House) -> None:
+        """Title and body that a person has changed are kept."""
+        store = await house.open()
+        await store.issues.open(made())
+        await store.issues.change("iss_1", lambda known: dict(known or {}) | {"title": "Mine", "edited_at": AT})
+        await store.issues.open(made(title="Second", facts={"n": 1}))
+        shown = await store.issues.get("iss_1")
+
+        assert (shown["title"], shown["facts"]) == ("Mine", {"n": 1})
+
+
+async def test_sessions_are_known_by_what_they_have(house: House) -> None:
+    """A session is known by a run, a receipt or a plan."""
+    store = await house.open()
+    assert not await store.issues.knows_session(houses.SESSION)
+    await store.create(houses.start())
+    house.files().add_folder("sessions/planned")
+    house.files().write("sessions/planned/plan.json", b"{}", sync=True)
+
+    assert await store.issues.knows_session(houses.SESSION)
+    assert await store.issues.knows_session("planned")
+    assert not await store.issues.knows_session("agents")

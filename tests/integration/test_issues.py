@@ -1,0 +1,328 @@
+"""
+Issues over HTTP: made by runs and by hand, listed in pages, changed against lost updates, kept in files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.engine import issues as engine_issues
+from app.storage import issues as stored
+from app.storage.sql import index as sql_index
+from tests.integration import served
+from tests.integration.project import Project
+
+LISTED = set(engine_issues.IssueSummary.__slots__)
+
+
+async def add(service: served.Served, **body: Any) -> dict[str, Any]:
+    """
+    Write an issue down and return it.
+    """
+    answer = await service.http.post("/api/issues", json={"title": "Look here"} | body)
+    assert answer.status_code == 201, answer.text
+    assert answer.headers["etag"] == '"1"'
+    return dict(answer.json())
+
+
+async def listed(service: served.Served, **query: Any) -> list[dict[str, Any]]:
+    """
+    Return all pages of a list.
+    """
+    found: list[dict[str, Any]] = []
+    address, params = "/api/issues", query
+    while address:
+        answer = await service.http.get(address, params=params)
+        assert answer.status_code == 200, answer.text
+        found += answer.json()
+        address, params = answer.links.get("next", {}).get("url", ""), {}
+    return found
+
+
+async def test_a_failed_check_opens_an_issue(service: served.Served) -> None:
+    """A run whose definition of done is not met leaves an issue that names run, session, step and what failed."""
+    args = {"scene_path": "Story/Scenes/SCN-the-arrival.md", "other_path": "Story/Scenes/SCN-the-bridge.md"}
+    run = await service.run("picky", args=args, session_id="book-one")
+    (issue,) = await listed(service, run_id=run["run_id"])
+    shown = (await service.http.get(f"/api/issues/{issue['issue_id']}")).json()
+
+    assert set(issue) == LISTED
+    assert {name: shown[name] for name in LISTED} == issue
+    told = (issue["status"], issue["kind"], issue["session_id"], issue["key"])
+    assert told == ("open", "dod", "book-one", "dod[0].issue")
+    assert shown["facts"]["key"] == "dod[0]"
+    assert run["error"]["detail"]["failed_checks"][0]["issue"] == {"issue_id": issue["issue_id"]}
+    file = service.project.data / "issues" / f"{issue['issue_id']}.json"
+    assert json.loads(file.read_text(encoding="utf-8")) == shown
+
+
+async def test_an_issue_found_again_keeps_what_a_person_wrote(service: served.Served) -> None:
+    """A resume that fails the same check opens the closed issue again, with the person's title and notes."""
+    args = {"scene_path": "Story/Scenes/SCN-the-arrival.md", "other_path": "Story/Scenes/SCN-the-bridge.md"}
+    run = await service.run("picky", args=args)
+    (issue,) = await listed(service)
+    address = f"/api/issues/{issue['issue_id']}"
+    edit = {"title": "Mine", "status": "closed", "note": "done"}
+    assert (await service.http.patch(address, json=edit)).status_code == 200
+    await service.http.post(f"/api/runs/{run['run_id']}/resume", json={})
+    await service.until(run["run_id"], "failed", "done")
+    shown = (await service.http.get(address)).json()
+
+    assert (shown["status"], shown["title"], shown["closed_at"], shown["revision"]) == ("open", "Mine", None, 3)
+    assert [note["text"] for note in shown["notes"]] == ["done"]
+    assert len(await listed(service)) == 1
+
+
+async def test_an_issue_is_written_by_hand(service: served.Served) -> None:
+    """It is linked to a run and its receipts, belongs to their session, and is listed by each of its links."""
+    run = await service.run("quick", session_id="book-one")
+    receipt = (await service.http.get(f"/api/runs/{run['run_id']}/cache/discovery")).json()["receipt_id"]
+    issue = await add(service, body="See it.", kind="continuity", run_id=run["run_id"], receipts=[receipt, receipt])
+    other = await add(service)
+
+    assert (issue["session_id"], issue["receipts"], issue["key"]) == ("book-one", [receipt], None)
+    assert (await add(service, receipts=[receipt]))["session_id"] == "book-one"
+    assert (await add(service, session_id="book-one"))["session_id"] == "book-one"
+    assert (other["kind"], other["run_id"], other["session_id"]) == ("note", None, None)
+    assert [one["issue_id"] for one in await listed(service, run_id=run["run_id"])] == [issue["issue_id"]]
+    assert [one["issue_id"] for one in await listed(service, kind="continuity")] == [issue["issue_id"]]
+    assert len(await listed(service, session_id="book-one")) == 3
+    assert len(await listed(service, status="open")) == 4
+    assert await listed(service, status="closed") == []
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "path"),
+    [
+        ({"run_id": "20260210T143000Z-k3x9af"}, "unknown_run", "$.run_id"),
+        ({"run_id": "../../x"}, "unknown_run", "$.run_id"),
+        ({"session_id": "nobody"}, "unknown_session", "$.session_id"),
+        ({"session_id": ""}, "unknown_session", "$.session_id"),
+        ({"session_id": ".."}, "unknown_session", "$.session_id"),
+        ({"session_id": "x" * 5000}, "unknown_session", "$.session_id"),
+        ({"receipts": ["rcpt_00000000000000000000"]}, "unknown_receipt", "$.receipts[0]"),
+        ({"receipts": ["x"] * 101}, "request_invalid", "$.receipts"),
+        ({"receipts": "rcpt_1"}, "request_invalid", "$.receipts"),
+        ({"receipts": [1]}, "request_invalid", "$.receipts[0]"),
+        ({"title": ""}, "request_invalid", "$.title"),
+        ({"title": " \t"}, "request_invalid", "$.title"),
+        ({"title": "two\nlines"}, "request_invalid", "$.title"),
+        ({"title": "x" * 201}, "request_invalid", "$.title"),
+        ({"title": None}, "request_invalid", "$.title"),
+        ({"body": "x" * 100_001}, "request_invalid", "$.body"),
+        ({"kind": "Not a word"}, "request_invalid", "$.kind"),
+        ({"kind": ""}, "request_invalid", "$.kind"),
+        ({"status": "closed"}, "request_invalid", "$.status"),
+        ({"issue_id": "mine"}, "request_invalid", "$.issue_id"),
+        ({"kin": "dod"}, "request_invalid", "$.kin"),
+    ],
+)
+async def test_what_is_no_issue_is_refused(service: served.Served, body: Any, code: str, path: str) -> None:
+    """A wrong or unknown field, and a link to what is not there, is a 400 with its place; nothing is written."""
+    answer = await service.http.post("/api/issues", json={"title": "x"} | body)
+    problem = answer.json()
+
+    assert (answer.status_code, problem["code"]) == (400, code), answer.text
+    assert path in [flaw["path"] for flaw in problem["flaws"]]
+    assert await listed(service) == []
+    assert list((service.project.data / "issues").iterdir()) == []
+
+
+async def test_links_must_belong_together(service: served.Served) -> None:
+    """A run or a receipt of another session is refused."""
+    one, two = await service.run("quick", session_id="one"), await service.run("quick", session_id="two")
+    receipt = (await service.http.get(f"/api/runs/{one['run_id']}/cache/discovery")).json()["receipt_id"]
+    for body in ({"session_id": "one", "run_id": two["run_id"]}, {"run_id": two["run_id"], "receipts": [receipt]}):
+        answer = await service.http.post("/api/issues", json={"title": "x"} | body)
+
+        assert (answer.status_code, answer.json()["code"]) == (400, "session_mismatch")
+
+
+async def test_an_issue_is_changed_and_closed(service: served.Served) -> None:
+    """Title, body, status and notes change; each change counts once, and one that changes nothing does not."""
+    issue = await add(service)
+    address = f"/api/issues/{issue['issue_id']}"
+    edited = (await service.http.patch(address, json={"title": "New", "body": "Text"})).json()
+    closed = await service.http.patch(address, json={"status": "closed", "note": "done", "revision": 2})
+    again = (await service.http.patch(address, json={"status": "closed"})).json()
+    opened = (await service.http.patch(address, json={"status": "open"}, headers={"If-Match": '"3"'})).json()
+
+    assert (edited["title"], edited["body"], edited["revision"]) == ("New", "Text", 2)
+    assert edited["edited_at"] == edited["updated_at"]
+    assert closed.headers["etag"] == '"3"'
+    assert closed.json()["closed_at"] == closed.json()["notes"][0]["at"]
+    assert closed.json()["notes"][0] | {"at": ""} == {"at": "", "text": "done", "status": "closed"}
+    assert again == closed.json()
+    assert (opened["status"], opened["closed_at"], opened["revision"], len(opened["notes"])) == ("open", None, 4, 1)
+    assert (await service.http.get(address)).json() == opened
+    assert [one["revision"] for one in await listed(service)] == [4]
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "code"),
+    [
+        ({}, {}, 400, "request_invalid"),
+        ({"revision": 1}, {}, 400, "request_invalid"),
+        ({"note": " "}, {}, 400, "request_invalid"),
+        ({"note": "x" * 10_001}, {}, 400, "request_invalid"),
+        ({"status": "wontfix"}, {}, 400, "request_invalid"),
+        ({"title": ""}, {}, 400, "request_invalid"),
+        ({"kind": "dod"}, {}, 400, "request_invalid"),
+        ({"run_id": None}, {}, 400, "request_invalid"),
+        ({"note": "x", "revision": "1"}, {}, 400, "request_invalid"),
+        ({"note": "x", "revision": 0}, {}, 400, "request_invalid"),
+        ({"note": "x"}, {"If-Match": "1"}, 400, "request_invalid"),
+        ({"note": "x"}, {"If-Match": 'W/"1"'}, 400, "request_invalid"),
+        ({"note": "x", "revision": 1}, {"If-Match": '"2"'}, 400, "request_invalid"),
+        ({"note": "x", "revision": 2}, {}, 409, "issue_changed"),
+        ({"note": "x"}, {"If-Match": '"2"'}, 409, "issue_changed"),
+    ],
+)
+async def test_what_is_no_change_is_refused(
+    service: served.Served, body: Any, headers: dict[str, str], status: int, code: str
+) -> None:
+    """A change that is none, or that did not see the present issue, leaves it as it is."""
+    issue = await add(service)
+    answer = await service.http.patch(f"/api/issues/{issue['issue_id']}", json=body, headers=headers)
+
+    assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
+    if code == "issue_changed":
+        assert answer.json()["facts"]["issue"] == issue
+    assert (await service.http.get(f"/api/issues/{issue['issue_id']}")).json() == issue
+
+
+async def test_changes_that_race_lose_nothing(service: served.Served) -> None:
+    """Of two changes of one revision one is refused; of changes that name none each is there in the end."""
+    issue = await add(service)
+    address = f"/api/issues/{issue['issue_id']}"
+    seen = [{"title": title, "revision": 1} for title in ("One", "Two")]
+    answers = await asyncio.gather(*(service.http.patch(address, json=body) for body in seen))
+    notes = await asyncio.gather(*(service.http.patch(address, json={"note": f"n{n}"}) for n in range(20)))
+    shown = (await service.http.get(address)).json()
+    (row,) = await listed(service)
+
+    assert sorted(answer.status_code for answer in answers) == [200, 409]
+    assert {answer.status_code for answer in notes} == {200}
+    assert {note["text"] for note in shown["notes"]} == {f"n{n}" for n in range(20)}
+    assert shown["revision"] == row["revision"] == 22
+    assert shown["title"] == next(answer.json()["title"] for answer in answers if answer.status_code == 200)
+
+
+@pytest.mark.parametrize("issue_id", ["iss_none", "..", "%2e%2e%2fagents", "x" * 3000, "iss%00", "ä"])
+async def test_an_issue_that_is_not_there(service: served.Served, issue_id: str) -> None:
+    """No name leads to anything but an issue."""
+    for answer in (
+        await service.http.get(f"/api/issues/{issue_id}"),
+        await service.http.patch(f"/api/issues/{issue_id}", json={"note": "x"}),
+    ):
+        assert answer.status_code in (404, 405), answer.text
+        assert answer.json()["code"] in ("issue_not_found", "not_found", "method_not_allowed")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"issue_id": "other"}', "[" * 100_000, "\ud800"])
+async def test_a_damaged_file_is_told(service: served.Served, content: str) -> None:
+    """A file that is no issue is neither shown nor changed nor in the way of the others."""
+    issue = await add(service)
+    file = service.project.data / "issues" / f"{issue['issue_id']}.json"
+    file.write_text(content, encoding="utf-8", errors="surrogatepass")
+    kept = file.read_bytes()
+    answers = [
+        await service.http.get(f"/api/issues/{issue['issue_id']}"),
+        await service.http.patch(f"/api/issues/{issue['issue_id']}", json={"note": "x"}),
+    ]
+
+    assert [(answer.status_code, answer.json()["code"]) for answer in answers] == [(409, "issue_damaged")] * 2
+    assert file.read_bytes() == kept
+    assert (await add(service))["revision"] == 1
+
+
+async def test_a_record_of_any_age_is_shown_whole(service: served.Served) -> None:
+    """What an older release or a person wrote has every field when it is shown, and can be changed."""
+    folder = service.project.data / "issues"
+    old = {"issue_id": "iss_old", "title": "Old", "facts": {"kind": "dod"}, "status": "odd", "created_at": "yesterday"}
+    (folder / "iss_old.json").write_text(json.dumps(old), encoding="utf-8")
+    shown = (await service.http.get("/api/issues/iss_old")).json()
+    changed = (await service.http.patch("/api/issues/iss_old", json={"note": "seen"})).json()
+
+    assert (shown["kind"], shown["status"], shown["revision"], shown["notes"]) == ("dod", "open", 1, [])
+    assert changed["revision"] == 2
+    assert [one["issue_id"] for one in await listed(service, limit=1)] == ["iss_old"]
+
+
+@pytest.mark.parametrize(
+    "query", [{"status": "odd"}, {"limit": 0}, {"limit": 1001}, {"cursor": "x"}, {"cursor": "W10"}, {"label": "a:b"}]
+)
+async def test_what_is_no_list_is_refused(service: served.Served, query: dict[str, Any]) -> None:
+    """Unknown filters and broken cursors are a 400."""
+    answer = await service.http.get("/api/issues", params=query)
+
+    assert (answer.status_code, answer.json()["code"]) in [(400, "request_invalid"), (400, "bad_cursor")]
+
+
+@pytest.fixture
+async def shelf(tmp_path: Path) -> AsyncIterator[sql_index.SqlIndex]:
+    """
+    Return an index with ten thousand issues.
+    """
+    made = sql_index.SqlIndex(f"sqlite:///{tmp_path / 'index.db'}")
+    await made.start()
+    records = (
+        {
+            "issue_id": f"iss_{n}",
+            "title": "x",
+            "kind": ("dod", "finding")[n % 2],
+            "status": ("open", "closed")[n % 5 == 0],
+            "run_id": f"r{n % 100}",
+            "created_at": f"2026-02-{1 + n // 1000:02}T14:30:00.000Z",
+        }
+        for n in range(10_000)
+    )
+    await made.put_issues([engine_issues.summary(record) for record in records])
+    yield made
+    await made.close()
+
+
+@pytest.mark.parametrize("query", [{}, {"kind": "dod"}, {"status": "closed"}, {"run_id": "r7"}, {"session_id": "none"}])
+async def test_pages_are_read_from_an_index(shelf: sql_index.SqlIndex, query: dict[str, Any], tmp_path: Path) -> None:
+    """Each filter has an index in the order of the list: no page scans the table or sorts."""
+    import sqlite3
+
+    clause = " AND ".join(f"{name} = '{value}'" for name, value in query.items()) or "1"
+    asked = (
+        f"EXPLAIN QUERY PLAN SELECT issue_id FROM issues WHERE {clause}"
+        " AND (created_at, issue_id) < ('2026-02-05', 'x') ORDER BY created_at DESC, issue_id DESC LIMIT 100"
+    )
+    with sqlite3.connect(tmp_path / "index.db") as database:
+        plan = " ".join(str(row) for row in database.execute(asked))
+    found, cursor = [], None
+    while page := await shelf.list_issues(engine_issues.IssueQuery(limit=1000, cursor=cursor, **query)):
+        found += page
+        cursor = (page[-1].created_at, page[-1].issue_id)
+    wanted = {"kind": 5000, "status": 2000, "run_id": 100, "session_id": 0}
+
+    assert "USING" in plan
+    assert "INDEX ix_issues_" in plan
+    assert "TEMP B-TREE" not in plan
+    assert len({one.issue_id for one in found}) == len(found) == wanted.get(next(iter(query), ""), 10_000)
+    assert [(one.created_at, one.issue_id) for one in found] == sorted(
+        ((one.created_at, one.issue_id) for one in found), reverse=True
+    )
+
+
+def test_the_store_is_the_port() -> None:
+    """The issues of a disk have everything that the use cases ask for."""
+    names = [name for name in vars(engine_issues.IssueStore) if not name.startswith("_")]
+
+    assert [name for name in names if not callable(getattr(stored.Issues, name, None))] == []
+
+
+async def test_a_project_without_issues_lists_none(project: Project) -> None:
+    """A fresh data directory has an empty list."""
+    async with served.in_process(project) as service:
+        assert await listed(service) == []
