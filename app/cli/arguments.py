@@ -12,15 +12,18 @@ from typing import Any, NoReturn
 from app import errors
 
 
-def collect(given: Iterable[str], file: Path | None) -> dict[str, Any]:
+def collect(given: Iterable[str], file: Path | None, option: str = "--arg") -> dict[str, Any]:
     """
     Return the arguments of a run; those on the command line win over those of the file.
+
+    Args:
+        option: Option that they were given by.
 
     Raises:
         errors.ArgsInvalid: naming every one that cannot be read.
     """
     args = {} if file is None else read_file(file)
-    return args | _pairs(given, _argument, "--arg")
+    return args | _pairs(given, _argument, option)
 
 
 def texts(given: Iterable[str], file: Path | None, option: str) -> dict[str, Any]:

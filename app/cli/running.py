@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 @click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="A label to find the run by; repeatable.")
 @click.option("--priority", type=click.IntRange(-100, 100), default=0, help="Higher goes first.")
 @click.option("--idempotency-key", metavar="KEY", help="A repetition with the same key finds the same run.")
+@click.option("--exclusive", is_flag=True, help="Refuse while another run of the recipe is unfinished.")
+@click.option("--option", "told", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="One option of the language.")
 @click.option("--dry-run", is_flag=True, help="Check everything and show the steps; start nothing.")
 @click.option("--detach", is_flag=True, help="With --server: do not wait for the end.")
 @options.as_json
@@ -57,13 +59,19 @@ def run(place: options.Place, as_json: bool, dry_run: bool, detach: bool, **give
 
 
 def _request(
-    recipe: str, given: tuple[str, ...], args_file: Path | None, labels: tuple[str, ...], **plain: Any
+    recipe: str,
+    given: tuple[str, ...],
+    args_file: Path | None,
+    told: tuple[str, ...],
+    labels: tuple[str, ...],
+    **plain: Any,
 ) -> requests.StartRequest:
     from app.control import requests
 
     return requests.StartRequest(
         recipe_id=recipe,
         args=arguments.collect(given, args_file),
+        options=arguments.collect(told, None, "--option"),
         labels=arguments.labels(labels),
         parent_run_id=nesting.parent_run_id(),
         runs_above=nesting.runs_above(),

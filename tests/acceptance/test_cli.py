@@ -504,6 +504,19 @@ def test_recipe_is_shown_with_arguments_and_steps(project: programs.Project):
     assert re.search(r"^words .*required$", text, flags=re.MULTILINE)
 
 
+def test_options_of_a_language(project: programs.Project):
+    """A language's options are handed on, and one that it does not know is refused by name."""
+    flow = project.data / "recipes" / "orchestrate" / "flow.yaml"
+    flow.parent.mkdir(parents=True)
+    flow.write_text('version: "1.1"\nsteps:\n  - {name: A, command: ["false"]}\n  - {name: B, command: ["true"]}\n')
+    done = programs.control_room("run", "flow", "--exclusive", "--option", "on_error=continue", project=project)
+    refused = programs.control_room("run", "flow", "--option", "speed:=9", project=project, code=2)
+
+    assert "done" in done.stdout
+    assert "options.speed" in refused.stderr
+    assert "options_invalid" in refused.stderr
+
+
 def test_the_language_of_a_file_is_found(project: programs.Project, tmp_path: Path):
     """Files of each language are told from one another by folder, ending and text."""
     bundled = programs.ROOT / "recipes"
