@@ -287,9 +287,7 @@ def _room(
         gates=control_gates.Gates(
             store=kept, engine=engine, dialects=world.drivers, view=use_cases.view, masker=equipment.masker
         ),
-        issues=control_issues.Issues(
-            kept=kept.issues, store=kept, clock=world.clock, ids=world.ids, masker=equipment.masker
-        ),
+        issues=_issues(kept, world, equipment.masker),
         talks=_talks(use_cases, kept, sessions, reference, begun, world),
         starter=reference.starter,
         catalogue=reference.catalogue,
@@ -302,6 +300,10 @@ def _room(
         conversations=talks,
         engine=engine,
     )
+
+
+def _issues(kept: Store, world: World, masker: plain.Masker) -> control_issues.Issues:
+    return control_issues.Issues(kept=kept.issues, store=kept, clock=world.clock, ids=world.ids, masker=masker)
 
 
 def _talks(
