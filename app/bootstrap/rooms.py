@@ -284,9 +284,7 @@ def _room(
     offspring = children.Children(runs=use_cases, engine=engine)
     return Room(
         runs=use_cases,
-        gates=control_gates.Gates(
-            store=kept, engine=engine, dialects=world.drivers, view=use_cases.view, masker=equipment.masker
-        ),
+        gates=_gates(use_cases, kept, engine, world, equipment.masker),
         issues=_issues(kept, world, equipment.masker),
         talks=_talks(use_cases, kept, sessions, reference, begun, world),
         starter=reference.starter,
@@ -300,6 +298,12 @@ def _room(
         conversations=talks,
         engine=engine,
     )
+
+
+def _gates(
+    use_cases: runs.Runs, kept: Store, engine: pool.Pool, world: World, masker: plain.Masker
+) -> control_gates.Gates:
+    return control_gates.Gates(store=kept, engine=engine, dialects=world.drivers, view=use_cases.view, masker=masker)
 
 
 def _issues(kept: Store, world: World, masker: plain.Masker) -> control_issues.Issues:

@@ -26,7 +26,8 @@ TOP_LEVEL = {
 
 MACHINE_PATHS = re.compile(r"(?:^|[^A-Za-z0-9_.])/(?:work|farm|root|home/[a-z]+|Users/[A-Za-z]+)/(?!\.\.\.)")
 FOREIGN_WORDS = re.compile(
-    r"DESIGN\.md|CONTRACTS\.md|STYLE\.md|FACTS\.md|(?<!@)STANDARDS\.md|\.\./shared|/\.library|(?<!control-room )issues show"
+    r"DESIGN\.md|CONTRACTS\.md|STYLE\.md|FACTS\.md|(?<!@)STANDARDS\.md|\.\./shared|/\.library"
+    r"|(?<!control-room )issues show"
 )
 LEFT_OVER = re.compile(r"\b(?:TODO|FIXME|XXX)\b|^app/.*NotImplementedError|except Exception: *pass|time\.sleep\(")
 THIS = Path(__file__)
