@@ -8,9 +8,10 @@ alias or number can become anything but a JSON value of bounded size.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ _VALUE_WEIGHT = 16
 _MAX_DIGITS = 64
 _HALVES = re.compile(r"\\u[dD][89a-fA-F]")
 _MAX_FLAWS = 50
+_MOST_TOLD = 200
 _SHOWN_CHARACTERS = 80
 
 _NULLS = ("", "~", "null", "Null", "NULL")
@@ -107,6 +109,30 @@ def read(source: str | bytes) -> Document:
     if composer.flaws:
         raise _refused(*composer.flaws)
     return Document(value=plain.plain(root.value), root=root)
+
+
+def valid(source: str, flaws: Callable[[plain.Json], Iterable[errors.Flaw]], what: str) -> plain.Json:
+    """
+    Return the value that a text holds, if nothing is wrong with it.
+
+    Args:
+        flaws: Returns what is wrong with the value.
+        what: What the text should be, to begin a sentence with.
+
+    Raises:
+        errors.RecipeInvalid: with every flaw found, each with path and line.
+    """
+    try:
+        document = read(source)
+    except errors.InputRefused as error:
+        raise errors.RecipeInvalid(f"{what} is not valid: {error.message}", flaws=error.flaws) from error
+    found = document.placed(dict.fromkeys(itertools.islice(flaws(document.value), _MOST_TOLD)))
+    if found:
+        found.sort(key=lambda flaw: flaw.line or 0)
+        first = found[0]
+        message = f"{what} is not valid: {first.path} {first.message} (line {first.line})"
+        raise errors.RecipeInvalid(message, flaws=found)
+    return document.value
 
 
 def _text(source: str | bytes) -> str:

@@ -60,6 +60,21 @@ def json_path(parts: Parts) -> str:
     return "$" + "".join(map(_written, parts))
 
 
+def texts(value: plain.Json, parts: Parts = ()) -> Iterator[tuple[Parts, str]]:
+    """
+    Return every text inside of a value, with its place; names are none.
+    """
+    match value:
+        case str():
+            yield parts, value
+        case dict():
+            for name, item in value.items():
+                yield from texts(item, (*parts, name))
+        case list():
+            for index, item in enumerate(value):
+                yield from texts(item, (*parts, index))
+
+
 def _loaded(text: str) -> plain.Json:
     try:
         return json.loads(

@@ -5,7 +5,6 @@ The parser: a text becomes a recipe, or the list of everything that is wrong wit
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
@@ -26,7 +25,6 @@ _FORMS: Mapping[str, str] = {
     "$.updated": _MOMENT,
 }
 """What is said of values whose form is too long to show."""
-_MOST_FLAWS = 200
 
 _Object: TypeAlias = Mapping[str, plain.Json]
 _Flaws: TypeAlias = Iterator[errors.Flaw]
@@ -39,14 +37,7 @@ def parse(source: str) -> library.Recipe:
     Raises:
         errors.RecipeInvalid: with every flaw found, each with path and line.
     """
-    text = _document(source)
-    found = text.placed(dict.fromkeys(itertools.islice(flaws(text.value), _MOST_FLAWS)))
-    if found:
-        found.sort(key=lambda flaw: flaw.line or 0)
-        first = found[0]
-        message = f"The recipe is not valid: {first.path} {first.message} (line {first.line})"
-        raise errors.RecipeInvalid(message, flaws=found)
-    document = text.value
+    document: _Object = yaml_text.valid(source, flaws, "The recipe")
     called = {spot.step["recipe"] for spot in _steps(document) if "recipe" in spot.step}
     return library.Recipe(
         recipe_id=document["name"],
@@ -106,13 +97,6 @@ def is_empty(value: plain.Json) -> bool:
     Tell whether a value of the context stands for one that a run must be given.
     """
     return value is None or value == ""
-
-
-def _document(source: str) -> yaml_text.Document:
-    try:
-        return yaml_text.read(source)
-    except errors.InputRefused as error:
-        raise errors.RecipeInvalid(f"The recipe is not valid: {error.message}", flaws=error.flaws) from error
 
 
 def _steps(document: _Object) -> Iterator[walk.Spot]:

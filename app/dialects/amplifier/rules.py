@@ -210,7 +210,7 @@ def _of_texts(spot: walk.Spot, check: _Checks) -> _Flaws:
                 known = spot.after
             elif field.name in ("condition", "foreach", "while_condition"):
                 known = spot.before
-            for place, text in _texts(step[field.name], (*spot.place, field.name)):
+            for place, text in json_text.texts(step[field.name], (*spot.place, field.name)):
                 yield from check.text(place, text, known, condition=field.name in _CONDITIONS)
 
 
@@ -258,15 +258,3 @@ class _Checks:
 
 def _reserved(place: json_text.Parts, name: str) -> errors.Flaw:
     return json_schemas.flaw(place, "reserved_name", f"{name} has a meaning of its own; no variable can be called so")
-
-
-def _texts(value: plain.Json, place: json_text.Parts) -> Iterator[tuple[json_text.Parts, str]]:
-    match value:
-        case str():
-            yield place, value
-        case dict():
-            for name, item in value.items():
-                yield from _texts(item, (*place, name))
-        case list():
-            for index, item in enumerate(value):
-                yield from _texts(item, (*place, index))

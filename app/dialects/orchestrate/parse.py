@@ -5,7 +5,6 @@ The parser: a text becomes a workflow, or the list of everything that is wrong w
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
@@ -20,7 +19,6 @@ DIALECT = "orchestrate"
 
 _TOLD_HERE = ("oneOf", "dependentRequired")
 _UNKNOWN = "unknown_field"
-_MOST_FLAWS = 200
 _GONE = {"command_override": "is not supported; write the whole call as the `command` of a step without `provider`"}
 
 _Object: TypeAlias = Mapping[str, plain.Json]
@@ -37,14 +35,7 @@ def parse(source: str, stem: str) -> library.Recipe:
     Raises:
         errors.RecipeInvalid: with every flaw found, each with path and line.
     """
-    text = _document(source)
-    found = text.placed(dict.fromkeys(itertools.islice(flaws(text.value), _MOST_FLAWS)))
-    if found:
-        found.sort(key=lambda flaw: flaw.line or 0)
-        first = found[0]
-        message = f"The workflow is not valid: {first.path} {first.message} (line {first.line})"
-        raise errors.RecipeInvalid(message, flaws=found)
-    document = fields.completed("workflow", text.value)
+    document = fields.completed("workflow", yaml_text.valid(source, flaws, "The workflow"))
     return library.Recipe(
         recipe_id=stem,
         dialect=DIALECT,
@@ -74,13 +65,6 @@ def flaws(document: plain.Json) -> _Flaws:
     everywhere = {str(spot.step.get("name")): None for spot in spots}
     for spot in spots:
         yield from steps.flaws(spot, document, everywhere)
-
-
-def _document(source: str) -> yaml_text.Document:
-    try:
-        return yaml_text.read(source)
-    except errors.InputRefused as error:
-        raise errors.RecipeInvalid(f"The workflow is not valid: {error.message}", flaws=error.flaws) from error
 
 
 def _args_schema(document: _Object) -> dict[str, plain.Json]:
@@ -148,18 +132,18 @@ def _of_texts(document: _Object) -> _Flaws:
         if field.path is not None:
             yield from _of_paths(place, field, value)
         if field.filled:
-            for where, text in _texts(value, place):
+            for where, text in json_text.texts(value, place):
                 if variables.is_open(text):
                     message = "holds a `${` that nothing closes; write `$${` for the characters themselves"
                     yield json_schemas.flaw(where, "open_variable", message)
-    for where, text in _texts({name: part for name, part in document.items() if name != "context"}, ()):
+    for where, text in json_text.texts({name: part for name, part in document.items() if name != "context"}, ()):
         if any(name == "env" or name.startswith("env.") for name in variables.names(text)):
             message = "names ${env.…}, and there is no such namespace; a step gets variables by `env` and `secrets`"
             yield json_schemas.flaw(where, "env_namespace", message)
 
 
 def _of_paths(place: json_text.Parts, field: fields.Field, value: plain.Json) -> _Flaws:
-    for where, text in _texts(value, place):
+    for where, text in json_text.texts(value, place):
         problem = paths.problem_of_template(text, pattern=field.path == "glob")
         if problem is not None:
             yield json_schemas.flaw(where, "unsafe_path", problem)
@@ -177,15 +161,3 @@ def _of_providers(document: _Object) -> _Flaws:
                 yield json_schemas.flaw(place, "invalid_prompt_placeholder", message)
         if isinstance(command, list) and command and command[0] == "":
             yield json_schemas.flaw(("providers", name, "command", 0), "invalid_value", "names no program")
-
-
-def _texts(value: plain.Json, place: json_text.Parts) -> Iterator[tuple[json_text.Parts, str]]:
-    match value:
-        case str():
-            yield place, value
-        case dict():
-            for name, item in value.items():
-                yield from _texts(item, (*place, name))
-        case list():
-            for index, item in enumerate(value):
-                yield from _texts(item, (*place, index))
