@@ -14,6 +14,7 @@ import pytest
 
 from app.engine import issues as engine_issues
 from app.storage import issues as stored
+from app.storage import os_disk
 from app.storage.sql import index as sql_index
 from tests.integration import served
 from tests.integration.project import Project
@@ -38,7 +39,7 @@ async def listed(service: served.Served, **query: Any) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     address, params = "/api/issues", query
     while address:
-        answer = await service.http.get(address, params=params)
+        answer = await service.http.get(address, params=params or None)
         assert answer.status_code == 200, answer.text
         found += answer.json()
         address, params = answer.links.get("next", {}).get("url", ""), {}
@@ -313,6 +314,32 @@ async def test_pages_are_read_from_an_index(shelf: sql_index.SqlIndex, query: di
     assert [(one.created_at, one.issue_id) for one in found] == sorted(
         ((one.created_at, one.issue_id) for one in found), reverse=True
     )
+
+
+async def test_many_files_are_read_once(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files without rows are listed, page by page; the next start reads only the one whose row it cannot trust."""
+    folder = project.data / "issues"
+    folder.mkdir(parents=True)
+    for number in range(1000):
+        record = {"issue_id": f"iss_{number:04}", "title": "x", "created_at": "2026-02-10T14:30:00.000Z"}
+        (folder / f"iss_{number:04}.json").write_text(json.dumps(record), encoding="utf-8")
+    async with served.in_process(project) as service:
+        first = await listed(service, limit=300)
+    read: list[str] = []
+    reading = os_disk.OsDisk.read
+
+    def noted(disk: Any, path: str, *where: int) -> bytes:
+        read.append(path)
+        return reading(disk, path, *where)
+
+    monkeypatch.setattr(os_disk.OsDisk, "read", noted)
+    (folder / "iss_new.json").write_text('{"issue_id": "iss_new", "title": "By hand"}', encoding="utf-8")
+    async with served.in_process(project) as service:
+        second = await listed(service, limit=1000)
+
+    assert [one["issue_id"] for one in first] == [f"iss_{number:04}" for number in reversed(range(1000))]
+    assert [one["issue_id"] for one in second] == [*(one["issue_id"] for one in first), "iss_new"]
+    assert [path for path in read if path.startswith("issues/")] == ["issues/iss_new.json"]
 
 
 def test_the_store_is_the_port() -> None:

@@ -22,7 +22,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from app import errors, resources
-from app.engine import states, stores
+from app.engine import issues, states, stores
 from app.storage import index
 from app.storage.index import IndexedRun
 from app.storage.sql import lists, migrations, queries, sessions
@@ -227,6 +227,25 @@ async def test_labels_of_the_release_before_are_listed(made: SqlIndex, tmp_path:
     await again.close()
 
     assert [run.run_id for run in found] == ["r1"]
+
+
+async def test_issues_of_the_release_before_are_marked(made: SqlIndex, tmp_path: Path) -> None:
+    """A row that the release before has written counts as one to be read again from its file."""
+    await made.close()
+    with sqlite3.connect(tmp_path / "index.db") as connection:
+        connection.execute(
+            "INSERT INTO issues (issue_id, run_id, title, status, created_at) VALUES ('iss_1', NULL, 'x', 'open', NULL)"
+        )
+    again = SqlIndex(f"sqlite:///{tmp_path / 'index.db'}")
+    await again.start()
+    known = await again.issue_rows()
+    await again.put_issues([issues.summary({"issue_id": "iss_1", "title": "y", "created_at": AT})], doubtful=True)
+    await again.put_issues([issues.summary({"issue_id": "iss_1", "title": "z", "created_at": AT})], doubtful=True)
+    found = await again.list_issues(issues.IssueQuery())
+    await again.close()
+
+    assert known == {"iss_1": True}
+    assert [(one.title, one.created_at) for one in found] == [("y", AT)]
 
 
 async def test_an_index_survives_its_process(tmp_path: Path) -> None:
