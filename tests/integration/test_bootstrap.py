@@ -92,7 +92,8 @@ async def test_every_operation_has_its_performer(project: programs.Project):
     async with bootstrap.build(chosen(project), SERVE) as room:
         performers = {*room.engine._house._loader._equipment.performers}
 
-    assert {kind.kind for kind in operations.Operation.__subclasses__()} == performers
+    ours = [kind for kind in operations.Operation.__subclasses__() if kind.__module__.startswith("app.")]
+    assert {kind.kind for kind in ours} == performers
 
 
 async def test_only_the_service_continues_unfinished_runs(project: programs.Project):

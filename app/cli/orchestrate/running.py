@@ -114,15 +114,18 @@ def execute(asked: Asked, work: Callable[[clients.WorkflowClient], Awaitable[int
     from app import bootstrap
     from app.cli.orchestrate import backups
 
-    kept = backups.Backups()
+    kept, known = backups.Backups(), []
 
-    async def heeding(connected: clients.WorkflowClient) -> int:
+    async def backed_up(connected: clients.WorkflowClient) -> int:
         kept.show = connected.show
-        code = await work(connected)
-        return endings.ExitCode.INTERRUPTED if asked.heeds_late_stops and connected.stopped else code
+        known.append(connected)
+        return await work(connected)
 
     world = bootstrap.real_world(os.environ)
-    return asked.place.ask(heeding, world=kept.world(world) if asked.backup else world)
+    code = asked.place.ask(backed_up, world=kept.world(world) if asked.backup else world)
+    # A stop may be asked for while what the run has used is put away.
+    late = asked.heeds_late_stops and any(connected.stopped for connected in known)
+    return endings.ExitCode.INTERRUPTED if late else code
 
 
 async def follow(
