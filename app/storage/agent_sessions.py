@@ -4,6 +4,7 @@ Agent sessions on a disk: a folder for each conversation, with who it is, who ha
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import functools
@@ -50,6 +51,7 @@ class StoredAgentSessions:
         self._disk, self._workers = files, workers
         self._room = Room()
         self._held: dict[str, _Hold] = {}
+        self._forgetting = asyncio.Lock()
 
     async def find(self, agent_session_id: str) -> agent_sessions.AgentSession | None:
         """
@@ -103,7 +105,9 @@ class StoredAgentSessions:
         Keep everybody else from speaking in a session for the block.
         """
         folder = _folder(agent_session_id)
-        self._take(folder, agent_session_id, holder)
+        # Nobody is refused because of a conversation that is just being forgotten: that is over in a moment.
+        async with self._forgetting:
+            self._take(folder, agent_session_id, holder)
         try:
             yield
         finally:
@@ -126,13 +130,17 @@ class StoredAgentSessions:
             errors.StorageFault: it could not be removed.
         """
         path = _folder(agent_session_id)
-        try:
-            async with self.hold(agent_session_id, "the sweep of old conversations"):
+        async with self._forgetting:
+            try:
+                self._take(path, agent_session_id, "the sweep of old conversations")
+            except errors.Conflict:
+                return False
+            try:
                 if await self.claimant(agent_session_id) != run_id:
                     return False
                 await self._written(path, lambda: self._disk.remove_tree(path))
-        except errors.Conflict:
-            return False
+            finally:
+                self._let_go(path)
         return True
 
     def close(self) -> None:

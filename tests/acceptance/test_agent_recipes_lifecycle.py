@@ -226,7 +226,7 @@ def test_a_run_within_a_run_may_work_in_its_workspace(project: Project):
         with going(*SAID, project=project, **within) as inner:
             until(inner.stdout, '{"outcome": "no-issues"}')
             refused = agent_recipes(*SAID, project=project, code=5, **within)
-            inner_id = project.run_ids()[-1]
+            (inner_id,) = {*project.run_ids()} - {outer_id}
             deeper: dict[str, Any] = {"CONTROL_ROOM_RUN_ID": inner_id, "CONTROL_ROOM_DEPTH": "1"}
             project.script(workshop.STRAIGHT)
             agent_recipes(*SAID, project=project, **deeper)

@@ -305,3 +305,19 @@ async def test_a_conversation_that_somebody_speaks_in_is_not_forgotten(project: 
     assert await theirs.claimant(TALK) is None
     ours.close()
     theirs.close()
+
+
+async def test_a_conversation_that_is_being_forgotten_can_be_begun(tmp_path: Path) -> None:
+    """Whoever wants to speak in a conversation while it is forgotten waits for a moment, and is not refused."""
+    ours = agent_sessions.in_folder(tmp_path)
+    await ours.claim(TALK, "a-run")
+
+    async def speak() -> None:
+        async with ours.hold(TALK, "another"):
+            await ours.claim(TALK, "another")
+
+    forgotten, _ = await asyncio.gather(ours.forget(TALK, "a-run"), speak())
+
+    assert forgotten
+    assert await ours.claimant(TALK) == "another"
+    ours.close()
