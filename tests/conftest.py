@@ -1,5 +1,6 @@
 """
-What holds for all tests: property tests try the same cases every time, and take the time they need.
+What holds for all tests: property tests try the same cases every time, and take the time they need; tests that take
+long begin first, so that no worker is left alone with one at the end.
 """
 
 from __future__ import annotations
@@ -7,7 +8,27 @@ from __future__ import annotations
 import os
 
 import hypothesis
+import pytest
+
+LONG = (
+    "acceptance/test_crash_laboratory.py",
+    "unit/storage/test_kills.py",
+    "unit/agents/test_local.py",
+    "unit/bench/test_crowded_workloads.py",
+    "integration/test_fuzz.py",
+    "acceptance/test_demo.py",
+    "unit/processes/test_containment.py",
+    "acceptance/test_many_unfinished.py",
+)
+"""Files whose tests take tens of seconds."""
 
 hypothesis.settings.register_profile("steady", deadline=None, derandomize=True)
 hypothesis.settings.register_profile("searching", deadline=None, max_examples=500)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """
+    Put the tests that take long before the others, which keep their order.
+    """
+    items.sort(key=lambda item: not item.path.as_posix().endswith(LONG))
