@@ -17,6 +17,8 @@ LONG = (
     "unit/bench/test_crowded_workloads.py",
     "integration/test_fuzz.py",
     "acceptance/test_demo.py",
+    "acceptance/test_service_kills.py",
+    "acceptance/test_pool_kills.py",
     "unit/processes/test_containment.py",
     "acceptance/test_many_unfinished.py",
 )
