@@ -4,12 +4,12 @@ Endings of a command: which exit code says what, and how an error reads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Any
 
 from app import errors
-from app.cli import formats
+from app.cli import formats, terminal
 
 
 class ExitCode(IntEnum):
@@ -54,6 +54,14 @@ _OF_ERROR: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (errors.StorageFault, ExitCode.CONFIGURATION),
     (OSError, ExitCode.CONFIGURATION),
 )
+
+
+def shown(found: Any, as_json: bool, text: Callable[[Any], str]) -> ExitCode:
+    """
+    Show what a command has found, which is all that it was asked for.
+    """
+    terminal.show(found, as_json, text)
+    return ExitCode.DONE
 
 
 def of_status(status: str) -> ExitCode:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from app.cli import arguments, endings, formats, options, terminal
+from app.cli import arguments, endings, formats, options
 from app.cli.access import Access
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def gates(context: click.Context, /, place: options.Place, as_json: bool, label:
         return _refuse_options(context)
     pair = next(iter(arguments.labels([label]).items())) if label else None
     found = place.ask(lambda connected: connected.gates(inbox.GateQuery(label=pair, **filters)))
-    return _show(found, as_json, formats.gates)
+    return endings.shown(found, as_json, formats.gates)
 
 
 @gates.command()
@@ -45,7 +45,7 @@ def show(place: options.Place, as_json: bool, gate_id: str) -> int:
     """
     Show a question whole, with its answer if it has one.
     """
-    return _show(place.ask(lambda connected: connected.gate(gate_id)), as_json, formats.gate)
+    return endings.shown(place.ask(lambda connected: connected.gate(gate_id)), as_json, formats.gate)
 
 
 @gates.command()
@@ -65,7 +65,7 @@ def answer(place: options.Place, as_json: bool, gate_id: str, **reply: Any) -> i
 
     async def work(connected: client.Client) -> int:
         decided = await connected.answer(gate_id, control_gates.Reply(**reply))
-        _show(decided, as_json, formats.gate_answered)
+        endings.shown(decided, as_json, formats.gate_answered)
         if not connected.executes:
             return endings.ExitCode.DONE
         output = following.Output.NOTHING if as_json else following.Output.TEXT
@@ -78,12 +78,4 @@ def _refuse_options(context: click.Context) -> int:
     given = [name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
     if given:
         raise click.UsageError(f"options stand behind `{context.invoked_subcommand}`, not before it")
-    return endings.ExitCode.DONE
-
-
-def _show(found: Any, as_json: bool, text: Any) -> int:
-    if as_json:
-        terminal.say_json(found)
-    else:
-        terminal.say(text(found))
     return endings.ExitCode.DONE

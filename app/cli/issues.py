@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from app.cli import endings, issue_formats, options, terminal
+from app.cli import endings, issue_formats, options
 from app.cli.access import Access
 
 
@@ -34,7 +34,7 @@ def list_(place: options.Place, as_json: bool, status: str, **filters: Any) -> i
     from app.engine import issues as engine_issues
 
     query = engine_issues.IssueQuery(status=None if status == "all" else status, **filters)
-    return _say(place.ask(lambda connected: connected.issues(query)), as_json, issue_formats.issues)
+    return endings.shown(place.ask(lambda connected: connected.issues(query)), as_json, issue_formats.issues)
 
 
 @issues.command()
@@ -45,7 +45,7 @@ def show(place: options.Place, as_json: bool, issue_id: str) -> int:
     """
     Show an issue whole, with its notes.
     """
-    return _say(place.ask(lambda connected: connected.issue(issue_id)), as_json, issue_formats.issue)
+    return endings.shown(place.ask(lambda connected: connected.issue(issue_id)), as_json, issue_formats.issue)
 
 
 @issues.command("open")
@@ -64,7 +64,9 @@ def open_(place: options.Place, as_json: bool, **fields: Any) -> int:
     from app.control import issues as control_issues
 
     new = control_issues.NewIssue(**fields)
-    return _say(place.ask(lambda connected: connected.open_issue(new), Access.CHANGE), as_json, issue_formats.issue)
+    return endings.shown(
+        place.ask(lambda connected: connected.open_issue(new), Access.CHANGE), as_json, issue_formats.issue
+    )
 
 
 @issues.command()
@@ -81,12 +83,4 @@ def close(place: options.Place, as_json: bool, issue_id: str, **edit: Any) -> in
 
     closing = control_issues.Edit(status="closed", **edit)
     changed = place.ask(lambda connected: connected.edit_issue(issue_id, closing), Access.CHANGE)
-    return _say(changed, as_json, issue_formats.issue)
-
-
-def _say(found: Any, as_json: bool, text: Any) -> int:
-    if as_json:
-        terminal.say_json(found)
-    else:
-        terminal.say(text(found))
-    return endings.ExitCode.DONE
+    return endings.shown(changed, as_json, issue_formats.issue)

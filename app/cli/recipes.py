@@ -31,11 +31,7 @@ def list_recipes(place: options.Place, as_json: bool) -> int:
     List all recipes; broken ones with their faults.
     """
     found = place.ask(lambda connected: connected.recipes())
-    if as_json:
-        terminal.say_json(found)
-    else:
-        terminal.say(formats.recipes(found))
-    return endings.ExitCode.DONE
+    return endings.shown(found, as_json, formats.recipes)
 
 
 @recipes.command()
@@ -47,11 +43,7 @@ def show(place: options.Place, as_json: bool, recipe_id: str) -> int:
     Show a recipe with its arguments and steps.
     """
     found = place.ask(lambda connected: connected.recipe(recipe_id))
-    if as_json:
-        terminal.say_json(found)
-    else:
-        terminal.say(formats.recipe(found))
-    return endings.ExitCode.DONE
+    return endings.shown(found, as_json, formats.recipe)
 
 
 @recipes.command()
@@ -68,10 +60,7 @@ def validate(place: options.Place, as_json: bool, targets: tuple[str, ...], dial
         return [await _examine(connected, target, dialect) for target in targets] or await _examine_all(connected)
 
     verdicts = place.ask(work)
-    if as_json:
-        terminal.say_json(verdicts)
-    else:
-        terminal.say(formats.verdicts(verdicts))
+    terminal.show(verdicts, as_json, formats.verdicts)
     return endings.ExitCode.DONE if all(verdict["valid"] for verdict in verdicts) else endings.ExitCode.USAGE
 
 
@@ -84,10 +73,7 @@ def route(place: options.Place, as_json: bool, text: str) -> int:
     Tell which recipe fits the task TEXT, and which arguments it holds; exit code 2 if none fits.
     """
     found = place.ask(lambda connected: connected.route(text))
-    if as_json:
-        terminal.say_json(found)
-    else:
-        terminal.say(formats.routing(found))
+    terminal.show(found, as_json, formats.routing)
     return endings.ExitCode.DONE if found["routable"] else endings.ExitCode.USAGE
 
 

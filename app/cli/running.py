@@ -81,11 +81,7 @@ def _request(
 
 def _plan(place: options.Place, request: requests.StartRequest, as_json: bool) -> int:
     plan = place.ask(lambda connected: connected.plan(request))
-    if as_json:
-        terminal.say_json(plan)
-    else:
-        terminal.say(formats.plan(plan))
-    return endings.ExitCode.DONE
+    return endings.shown(plan, as_json, formats.plan)
 
 
 def _detach(place: options.Place, request: requests.StartRequest, as_json: bool) -> int:

@@ -41,7 +41,7 @@ def list_runs(place: options.Place, as_json: bool, **filters: Any) -> int:
     """
     query = _query(**filters)
     found = place.ask(lambda connected: connected.list_runs(query))
-    return _show(found, as_json, formats.runs)
+    return endings.shown(found, as_json, formats.runs)
 
 
 @runs.command()
@@ -52,7 +52,7 @@ def show(place: options.Place, as_json: bool, run_id: str) -> int:
     """
     Show a run with its newest steps and its slots.
     """
-    return _show(place.ask(lambda connected: connected.detail(run_id)), as_json, formats.run)
+    return endings.shown(place.ask(lambda connected: connected.detail(run_id)), as_json, formats.run)
 
 
 @runs.command()
@@ -152,7 +152,7 @@ def steps(place: options.Place, as_json: bool, run_id: str) -> int:
     """
     Show the full step log.
     """
-    return _show(place.ask(lambda connected: connected.steps(run_id)), as_json, formats.steps)
+    return endings.shown(place.ask(lambda connected: connected.steps(run_id)), as_json, formats.steps)
 
 
 @runs.command()
@@ -166,7 +166,7 @@ def slot(place: options.Place, as_json: bool, run_id: str, name: str | None) -> 
     """
     if name is None:
         found = place.ask(lambda connected: connected.detail(run_id))["cache_summary"]
-        return _show(found, as_json, formats.slots)
+        return endings.shown(found, as_json, formats.slots)
     found = place.ask(lambda connected: connected.slot(run_id, name))
     if as_json or found.get("text") is None:
         terminal.say_json(found)
@@ -186,7 +186,7 @@ def logs(place: options.Place, as_json: bool, run_id: str, name: str | None) -> 
     """
     if name is None:
         found = place.ask(lambda connected: connected.logs(run_id))
-        return _show(found, as_json, lambda names: "\n".join(names) or "no logs")
+        return endings.shown(found, as_json, lambda names: "\n".join(names) or "no logs")
     text = place.ask(lambda connected: connected.log(run_id, name))
     if as_json:
         terminal.say_json({"name": name, "text": text})
@@ -204,7 +204,7 @@ def verify(place: options.Place, as_json: bool, run_id: str) -> int:
     Check a run's journals and blobs; exit code 1 if something is wrong.
     """
     found = place.ask(lambda connected: connected.verify(run_id))
-    _show(found, as_json, formats.verification)
+    endings.shown(found, as_json, formats.verification)
     return endings.ExitCode.DONE if found["ok"] else endings.ExitCode.FAILED
 
 
@@ -219,9 +219,9 @@ def repair(place: options.Place, as_json: bool, run_id: str, yes: bool) -> int:
     """
     if not yes:
         found = place.ask(lambda connected: connected.verify(run_id))
-        return _show(found, as_json, formats.verification)
+        return endings.shown(found, as_json, formats.verification)
     found = place.ask(lambda connected: connected.repair(run_id), Access.CHANGE)
-    return _show(found, as_json, formats.repaired)
+    return endings.shown(found, as_json, formats.repaired)
 
 
 def _query(label: str | None, **filters: Any) -> stores.RunQuery:
@@ -247,12 +247,4 @@ async def _go_on(connected: client.Client, moved: client.Answer, as_json: bool) 
 
 
 def _moved(moved: client.Answer, as_json: bool) -> int:
-    return _show(moved, as_json, lambda told: f"run {told['run_id']} {told['status']}")
-
-
-def _show(found: Any, as_json: bool, text: Any) -> int:
-    if as_json:
-        terminal.say_json(found)
-    else:
-        terminal.say(text(found))
-    return endings.ExitCode.DONE
+    return endings.shown(moved, as_json, lambda told: f"run {told['run_id']} {told['status']}")

@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
 _STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -83,6 +83,16 @@ def say_reply(text: str) -> None:
     Print what somebody else has said, and a blank line: as it is, but for control characters where a person watches.
     """
     _write(sys.stdout, (clean(text) if is_live() else text).rstrip("\n") + "\n\n")
+
+
+def show(found: Any, as_json: bool, text: Callable[[Any], str]) -> None:
+    """
+    Say what was found, as JSON or as a text for people.
+    """
+    if as_json:
+        say_json(found)
+    else:
+        say(text(found))
 
 
 def say_json(value: Any, *, one_line: bool = False) -> None:

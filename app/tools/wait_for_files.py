@@ -14,6 +14,7 @@ from app.tools.workspaces import Workspaces
 
 SHORTEST_POLL_SECONDS = 0.01
 """Time between two looks, however little an operation asks for."""
+_TICK_SECONDS = 0.001
 
 
 class WaitForFilesPerformer:
@@ -50,7 +51,8 @@ class WaitForFilesPerformer:
             polls += 1
             if is_last or len(files) >= operation.min_count:
                 return _result(operation, files, span.waited_ms(self._clock), polls)
-            await self._clock.sleep(min(pause, span.left_seconds(self._clock)))
+            # A timer may be over a moment early, and what is left then must not make for a look after the other.
+            await self._clock.sleep(min(pause, max(span.left_seconds(self._clock), _TICK_SECONDS)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

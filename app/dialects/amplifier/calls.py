@@ -11,6 +11,8 @@ from typing import TypeAlias
 from app.dialects.amplifier import agents, fields, replies, templates
 from app.engine import operations, plain
 
+FINAL_OUTPUT = "final_output"
+"""Slot that holds the result of a run."""
 COMMAND_TRANSIENT = ("exit_code", "timeout")
 """Codes of errors of commands that are worth another try: nothing tells why a command failed."""
 
@@ -102,10 +104,6 @@ def result_of_child(output: _Object) -> plain.Json | None:
     if FINAL_OUTPUT in slots:
         return _of_slot(FINAL_OUTPUT, slots[FINAL_OUTPUT])
     return {name: _of_slot(name, slot) for name, slot in slots.items()}
-
-
-FINAL_OUTPUT = "final_output"
-"""Slot that holds the result of a run."""
 
 
 def retries(step: _Object, codes: tuple[str, ...]) -> operations.RetryPolicy | None:

@@ -51,7 +51,6 @@ class _Workflow:
         index = 0
         while index < len(frame.steps):
             target = await self._step(frame, frame.steps[index])
-            frame.running = None
             if target is not None and target not in frame.positions:
                 frame.left_early = index < len(frame.steps) - 1 or frame.exit_code != 0
                 return target

@@ -10,12 +10,13 @@ from typing import Literal
 
 from app.engine import operations, plain
 
+INVALID = 2
+"""Exit code of a step that could not be begun, or whose output is not what it must be."""
 TIMED_OUT = 124
 """Exit code of a step that took too long."""
 PROVIDER_RETRIES = (1, TIMED_OUT)
 """Exit codes after which a provider is worth another try."""
 
-_INVALID = 2
 _FAILURES = ("exit_code", "signal", "timeout", "output_too_large")
 
 OnError = Literal["stop", "continue"]
@@ -56,9 +57,7 @@ class Retries:
         if self.further == 0:
             return None
         if self.exit_codes is None:
-            return self._policy(
-                codes=("exit_code", "signal", "timeout", "output_too_large"), final_exit_codes=(_INVALID,)
-            )
+            return self._policy(codes=_FAILURES, final_exit_codes=(INVALID,))
         timed_out = ("timeout",) if TIMED_OUT in self.exit_codes else ()
         return self._policy(codes=timed_out, exit_codes=self.exit_codes)
 

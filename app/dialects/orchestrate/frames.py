@@ -12,7 +12,6 @@ from app.dialects.orchestrate import variables
 from app.engine import plain
 
 Step: TypeAlias = Mapping[str, plain.Json]
-Result: TypeAlias = dict[str, plain.Json]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

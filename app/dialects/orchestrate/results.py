@@ -10,9 +10,6 @@ from typing import TypeAlias
 from app.dialects.orchestrate import flow
 from app.engine import plain, records, slots
 
-INVALID = 2
-"""Exit code of a step that could not be begun, or whose output is not what it must be."""
-
 _OF_CODES: Mapping[str, int] = {
     "timeout": flow.TIMED_OUT,
     "program_missing": 127,
@@ -39,7 +36,7 @@ def exit_code(record: records.Record) -> int:
     if error.code == "signal":
         return _SIGNALLED + int(error.detail["number"])
     told = error.detail.get("exit_code")
-    return told if isinstance(told, int) else _OF_CODES.get(error.code, INVALID)
+    return told if isinstance(told, int) else _OF_CODES.get(error.code, flow.INVALID)
 
 
 def skipped() -> Result:

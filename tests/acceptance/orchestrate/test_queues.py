@@ -166,7 +166,8 @@ def test_19_wait_state_tracking(workspace: workspaces.Workspace, door: workspace
     )
     steps = door(workspace).steps
 
-    assert 2 <= steps["Long"]["poll_count"] <= 8
+    # At once, three times in between, at the end; and once more if the last timer was over a moment early.
+    assert 2 <= steps["Long"]["poll_count"] <= 6
     assert 350 <= steps["Long"]["wait_duration_ms"] < 5000
     assert (steps["Short"]["files"], steps["Short"]["poll_count"]) == (["a.task", "b.task"], 1)
     assert steps["Short"]["wait_duration_ms"] >= 0

@@ -40,4 +40,4 @@ def kind(rule: Mapping[str, Any]) -> str:
     if told == "array":
         return f"list of {kind(rule['items']) if 'items' in rule else 'any'}"
     inner = rule.get("additionalProperties") if told == "object" else None
-    return f"object of {kind(inner)}" if inner and "type" in inner else str(told)
+    return f"object of {kind(inner)}" if inner and inner.keys() & {"type", "$ref"} else str(told)

@@ -13,6 +13,7 @@ import pytest
 from app.dialects.orchestrate import dependencies, fields, parse, schema, variables
 from app.engine import json_schemas
 from app.tools import captures
+from tests.unit.dialects import reference
 from tests.unit.dialects.orchestrate import workshop
 from tests.unit.dialects.orchestrate.workshop import flaws, loop, step, workflow
 
@@ -114,11 +115,11 @@ def test_the_reference_documents_every_field(kind):
     """
     The tables of docs/orchestrate.md have the fields of the language: type, necessity, version, default, variables.
     """
-    documented = {row[0]: row[1:6] for row in _tables(REFERENCE)[TITLES[kind]]}
+    documented = {row[0]: row[1:6] for row in reference.tables(REFERENCE)[TITLES[kind]]}
 
     assert documented == {
         field.name: [
-            _type(field.rule),
+            reference.kind(field.rule),
             "yes" if field.required else "no",
             field.since,
             json.dumps(field.rule["default"]) if "default" in field.rule else "–",
@@ -164,26 +165,3 @@ def test_the_example_of_the_reference():
     example = REFERENCE.split("```yaml\n")[1].split("```")[0]
 
     assert parse.parse(example, "example").label == "Review what is new"
-
-
-def _tables(text):
-    tables: dict[str, list[list[str]]] = {}
-    title = ""
-    for line in text.splitlines():
-        if line.startswith("#"):
-            title = line.lstrip("# ")
-        elif line.startswith("| `"):
-            cells = [cell.strip().strip("`") for cell in line.strip("|").split(" | ")]
-            tables.setdefault(title, []).append(cells)
-    return tables
-
-
-def _type(rule):
-    if "$ref" in rule:
-        return rule["$ref"].rpartition("/")[2]
-    if isinstance(rule["type"], list):
-        return " or ".join(rule["type"])
-    if rule["type"] == "array":
-        return f"list of {_type(rule['items']) if 'items' in rule else 'any'}"
-    inner = rule.get("additionalProperties") if rule["type"] == "object" else None
-    return f"object of {_type(inner)}" if inner else rule["type"]
