@@ -291,7 +291,9 @@ class DiskStore(abc.ABC):
         """
         Remove what lies in the trash; for who has the data directory alone, since the service does it unasked.
         """
-        await self._parts.care.sweep(self._stopping.is_set)
+        if self._sweeping is not None:
+            await asyncio.wait([self._sweeping])
+        await self._sweep()
 
     async def rebuild_index(self) -> dict[str, int]:
         """
@@ -354,7 +356,10 @@ class DiskStore(abc.ABC):
 
     def _sweep_soon(self) -> None:
         if self._serves and (self._sweeping is None or self._sweeping.done()):
-            self._sweeping = asyncio.create_task(self.sweep(), name="sweep the trash")
+            self._sweeping = asyncio.create_task(self._sweep(), name="sweep the trash")
+
+    async def _sweep(self) -> None:
+        await self._parts.care.sweep(self._stopping.is_set)
 
 
 async def _uncut(work: Coroutine[Any, Any, T]) -> T:

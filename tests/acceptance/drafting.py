@@ -5,11 +5,12 @@ The example project with agents that speak from a script, and what a run of `cre
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import httpx
+
+from tests import example_project
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -57,7 +58,7 @@ def make_project(folder: Path, **replies: Any) -> Path:
     """
     Make a project, its agents answering from a script; `replies` by step stand in place of the usual ones.
     """
-    shutil.copytree(ROOT / ".control-room" / "example", folder)
+    example_project.copy(folder)
     script = {"backends": {"script": {"type": "scripted", "file": "replies.json"}}}
     agents = [{"id": agent, "backend": "script", "tier": "t3"} for agent in AGENTS]
     recipes = folder / ".control-room" / "recipes"

@@ -6,22 +6,22 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import example_project
+
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLE = ROOT / ".control-room" / "example"
 STEPS = ["discover", "analyze_outline", "check_canon", "brief", "draft", "polish", "continuity", "critique"]
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """Copy the example project without what earlier demonstrations left in it."""
-    return shutil.copytree(EXAMPLE, tmp_path / "example", ignore=shutil.ignore_patterns(".control-room", "Drafts"))
+    return example_project.copy(tmp_path / "example")
 
 
 @pytest.mark.model

@@ -4,11 +4,11 @@ The example project, served and asked over HTTP, with agents that speak from a s
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
+from tests import example_project
 from tests.acceptance import programs
 
 ARCHETYPES = ("planner", "writer", "editor", "continuity", "critic", "librarian")
@@ -34,8 +34,7 @@ def project(tmp_path: Path) -> programs.Project:
     """
     Copy the example project and give it scripted agents.
     """
-    shutil.copytree(programs.ROOT / ".control-room" / "example", tmp_path / "example", ignore=_own_data)
-    project = programs.Project(tmp_path / "example")
+    project = programs.Project(example_project.copy(tmp_path / "example"))
     agents = [
         {"id": f"{name}-test", "archetype": name, "tier": "t3", "backend": "script", "role": f"You are the {name}."}
         for name in ARCHETYPES
@@ -85,7 +84,3 @@ def test_description_alone_finds_its_recipe(project: programs.Project):
     assert run["recipe_id"] == "analytical_prose"
     assert run["task"]["initial_args"]["scene_path"] == "Story/Scenes/SCN-the-arrival.md"
     assert run["status"] == "done", run["error"]
-
-
-def _own_data(folder: str, names: list[str]) -> list[str]:
-    return [name for name in names if name == ".control-room"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any, Protocol
 
 from app.engine import plain, records, runs
 from app.engine.states import RunState
+from tests import example_project
 from tests.unit.dialects import bench, example, prompting
 from tests.unit.dialects.agent_recipes import workshop
 from tests.unit.dialects.agent_recipes.workshop import Play, says
@@ -239,8 +239,7 @@ async def record(name: str, project: Path) -> dict[str, Any]:
 def _write_missing() -> None:
     for name in MADE.keys() - set(names()):
         with tempfile.TemporaryDirectory() as folder:
-            project = Path(folder) / "project"
-            shutil.copytree(example.ROOT / ".control-room" / "example", project)
+            project = example_project.copy(Path(folder) / "project")
             recorded = asyncio.run(record(name, project))
         text = json.dumps(plain.plain(recorded), indent=1, ensure_ascii=False)
         assert folder not in text

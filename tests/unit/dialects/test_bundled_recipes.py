@@ -5,13 +5,13 @@ Tests of the bundled recipes: the seven of the table, complete, sound, and worki
 from __future__ import annotations
 
 import json
-import shutil
 
 import pytest
 
 from app.control import prompts
 from app.dialects.control_room import prompts as templates
 from app.engine.states import RunState
+from tests import example_project
 from tests.unit.dialects import bench, example
 
 PROMPTS = example.ROOT / "recipes" / "prompts"
@@ -24,8 +24,7 @@ def project(tmp_path):
     """
     Return a copy of the example project.
     """
-    shutil.copytree(example.ROOT / ".control-room" / "example", tmp_path / "project")
-    return tmp_path / "project"
+    return example_project.copy(tmp_path / "project")
 
 
 def test_the_seven_recipes_of_the_table():
