@@ -31,17 +31,22 @@ def main(words: Sequence[str] | None = None) -> int:
         cache=given.cache,
     )
     try:
-        found = asyncio.run(stopping.until_signal(rounds.measure(extent, _say)))
+        found = asyncio.run(
+            stopping.until_signal(rounds.measure(extent, _say, keep=lambda found: _tell(given, extent, found)))
+        )
     except asyncio.CancelledError:
         return stopping.EXIT_CODE
+    return 0 if found.whole else 1
+
+
+def _tell(given: argparse.Namespace, extent: rounds.Extent, found: rounds.Found) -> None:
     around = surroundings.look(given.place)
     told = report.markdown(found, extent, around)
     if given.json is not None:
         given.json.write_text(json.dumps(_raw(found, around), indent=1) + "\n", encoding="utf-8")
     if given.output is not None:
         given.output.write_text(told, encoding="utf-8")
-    print(told, end="")
-    return 0 if found.whole else 1
+    print(told, end="", flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -97,9 +97,14 @@ class _Notes:
         return figures.Repetitions(raws=tuple(self._raws), troubles=tuple(self._troubles))
 
 
-async def measure(extent: Extent, say: Say, attempt: Attempt = trial.attempt) -> Found:
+async def measure(
+    extent: Extent, say: Say, attempt: Attempt = trial.attempt, keep: Callable[[Found], None] | None = None
+) -> Found:
     """
     Measure everything, in folders that are gone afterwards.
+
+    Args:
+        keep: Is given what was found before the folders are removed, which takes minutes where there are many runs.
     """
     versions = {product.name: await _prepared(product, extent, say) for product in extent.products}
     notes: dict[tuple[str, str], _Notes] = {}
@@ -111,8 +116,11 @@ async def measure(extent: Extent, say: Say, attempt: Attempt = trial.attempt) ->
                 kept = root / f"kept-{product}-{key}"
                 context = workload.Context(place=next(fresh), kept=kept, cache=extent.cache, quick=extent.quick)
                 await _note(notes.setdefault((product, key), _Notes()), attempt(key, context, product), say)
+        found = _found(extent, versions, {at: each.repetitions() for at, each in notes.items()})
+        if keep is not None:
+            keep(found)
         say("removing what was written")
-    return _found(extent, versions, {at: each.repetitions() for at, each in notes.items()})
+    return found
 
 
 async def _prepared(product: workload.Product, extent: Extent, say: Say) -> str | workload.Absent:

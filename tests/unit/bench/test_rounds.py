@@ -92,6 +92,19 @@ async def test_nothing_is_left_behind(tmp_path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+async def test_what_was_found_is_kept_before_the_folders_go(tmp_path) -> None:
+    """Whoever keeps the figures gets them while everything that was written is still there."""
+    kept: list[tuple[rounds.Found, int]] = []
+    found = await rounds.measure(
+        _extent(tmp_path, "W1", repetitions=1),
+        print,
+        _Repetitions().attempt,
+        lambda given: kept.append((given, len(list(tmp_path.iterdir())))),
+    )
+
+    assert kept == [(found, 1)]
+
+
 def test_workloads_are_chosen_by_name_or_part() -> None:
     """`--only` takes a workload with all its parts, or one part."""
     parse = command._parser().parse_args
