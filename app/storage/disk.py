@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from app.engine import probes
 
 _CHUNK_BYTES = 64 * 1024
+
+
+Signature: TypeAlias = tuple[int, ...]
+"""What a file has no more once it was replaced or changed; for who remembers what stood in it."""
 
 
 class SyncRefused(OSError):
@@ -90,6 +94,14 @@ class Disk(Protocol):
     def size(self, path: str) -> int:
         """
         Return a file's length.
+        """
+
+    def signature(self, path: str) -> Signature:
+        """
+        Return what tells a regular file from what it was before a change.
+
+        Raises:
+            FileNotFoundError: there is no regular file.
         """
 
     def names(self, folder: str) -> list[str]:

@@ -8,14 +8,13 @@ import abc
 import asyncio
 import logging
 import threading
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, TypeVar
 
 from app import errors
 from app.engine import events, plain, probes, records, runs, stores
-from app.storage import creation, disk, layout
+from app.storage import creation, disk, layout, workers
 from app.storage.admission import Admission
 from app.storage.archive import Archive
 from app.storage.care import Care
@@ -26,12 +25,11 @@ from app.storage.issues import Issues
 from app.storage.log_hold import LogHold
 from app.storage.means import Means
 from app.storage.opener import Adopt, Opener
+from app.storage.plans import Plans
 from app.storage.reconciliation import Reconciliation
 from app.storage.workers import Workers
 
 _log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +42,7 @@ class _Parts:
     archive: Archive
     care: Care
     issues: Issues
+    plans: Plans
 
 
 class DiskStore(abc.ABC):
@@ -133,7 +132,7 @@ class DiskStore(abc.ABC):
         """
         Make an accepted run durable.
         """
-        return await _uncut(self._parts.admission.create(start, exclusive=exclusive))
+        return await workers.uncut(self._parts.admission.create(start, exclusive=exclusive))
 
     async def find_repeated(self, idempotency_key: str, request_sha256: str) -> str | None:
         """
@@ -157,7 +156,7 @@ class DiskStore(abc.ABC):
         """
         Put a finished run into the trash.
         """
-        await _uncut(self._delete(run_id))
+        await workers.uncut(self._delete(run_id))
 
     async def has_room(self) -> bool:
         """
@@ -260,6 +259,13 @@ class DiskStore(abc.ABC):
         """
         return self._parts.issues
 
+    @property
+    def plans(self) -> Plans:
+        """
+        Return the session plans.
+        """
+        return self._parts.plans
+
     # -- care
 
     async def verify(self, run_id: str) -> dict[str, plain.Json]:
@@ -276,7 +282,7 @@ class DiskStore(abc.ABC):
             errors.NotFound, errors.Conflict, errors.JournalCorrupt: there is no such run, it is being written, or its
                 start.json cannot be read.
         """
-        return await _uncut(self._parts.care.repair(run_id))
+        return await workers.uncut(self._parts.care.repair(run_id))
 
     async def show(self, run_id: str) -> None:
         """
@@ -339,6 +345,7 @@ class DiskStore(abc.ABC):
             archive=Archive(means, opener.logs),
             care=Care(means, opener, reconciliation),
             issues=issues,
+            plans=Plans(means),
         )
 
     def _make_committer(self, files: disk.Disk, commits: Workers, others: Workers, points: probes.Probes) -> Committer:
@@ -360,17 +367,3 @@ class DiskStore(abc.ABC):
 
     async def _sweep(self) -> None:
         await self._parts.care.sweep(self._stopping.is_set)
-
-
-async def _uncut(work: Coroutine[Any, Any, T]) -> T:
-    """
-    Finish some work even if its caller is cut off.
-    """
-    task = asyncio.ensure_future(work)
-    task.add_done_callback(_seen)
-    return await asyncio.shield(task)
-
-
-def _seen(task: asyncio.Future[Any]) -> None:
-    if not task.cancelled():
-        task.exception()

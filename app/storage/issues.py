@@ -7,21 +7,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 from weakref import WeakValueDictionary
 
 from app import errors
 from app.engine import issues, plain
-from app.storage import disk, layout
+from app.storage import disk, layout, workers
 from app.storage.disk import Disk
 from app.storage.means import Means
 
 _CHUNK = 200
-
-T = TypeVar("T")
 
 
 class Issues:
@@ -55,7 +53,7 @@ class Issues:
         """
         Change an issue, or make it; once begun that ends, whatever becomes of the caller.
         """
-        return await _uncut(self._change(issue_id, change))
+        return await workers.uncut(self._change(issue_id, change))
 
     async def get(self, issue_id: str) -> issues.Issue:
         """
@@ -179,9 +177,3 @@ def _unknown(issue_id: str) -> errors.NotFound:
 def _damaged(issue_id: str) -> errors.Conflict:
     told = f"the file of the issue {issue_id!r:.120} cannot be read; nothing was changed"
     return errors.Conflict(told, code="issue_damaged", detail={"file": layout.issue_file(issue_id)})
-
-
-async def _uncut(work: Coroutine[Any, Any, T]) -> T:
-    task = asyncio.ensure_future(work)
-    task.add_done_callback(lambda ended: None if ended.cancelled() else ended.exception() and None)
-    return await asyncio.shield(task)

@@ -17,6 +17,7 @@ TRASH = "runs/.trash"
 SESSIONS = "audit/sessions"
 AGENT_SESSIONS = "sessions/agents"
 ISSUES = "issues"
+PLANS = "sessions"
 COMMITS = "commits"
 
 START = "start.json"
@@ -28,10 +29,11 @@ CACHE = "cache.json"
 ADOPTED = "steps.jsonl.adopted"
 ADOPTED_CONTROL = "control.jsonl.adopted"
 LOGS = "logs"
+PLAN = "plan.json"
 LATEST = "latest"
 """Link among the folders of runs that a command line keeps to its newest one."""
 
-FOLDERS = (RUNS, TRASH, "audit", SESSIONS, "sessions", AGENT_SESSIONS, ISSUES, COMMITS)
+FOLDERS = (RUNS, TRASH, "audit", SESSIONS, PLANS, AGENT_SESSIONS, ISSUES, COMMITS)
 """Folders that a data directory always has."""
 
 _NEW = ".new-"
@@ -138,3 +140,17 @@ def issue_file(issue_id: str) -> str:
     Return the file of an issue.
     """
     return f"{ISSUES}/{file_name(issue_id)}.json"
+
+
+def plan_file(session_id: str) -> str:
+    """
+    Return the file of a session's plan.
+    """
+    return f"{PLANS}/{file_name(session_id)}/{PLAN}"
+
+
+def can_have_plan(session_id: str) -> bool:
+    """
+    Tell whether a session may have a plan: not where its folder would be that of all conversations.
+    """
+    return f"{PLANS}/{file_name(session_id)}" != AGENT_SESSIONS

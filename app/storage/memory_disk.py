@@ -5,18 +5,21 @@ A disk in memory that forgets, when told to, exactly what was not synced.
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from app.storage.disk import AppendFile, Lock, Syncer
+from app.storage.disk import AppendFile, Lock, Signature, Syncer
 
 
 @dataclass(slots=True, eq=False)
 class _File:
     content: bytearray = field(default_factory=bytearray)
     synced: int = 0
+    overwritten: int = 0
+    number: int = field(default_factory=itertools.count().__next__)
 
     def after_crash(self, lose_unsynced: bool) -> _File:
         kept = bytearray(self.content[: self.synced] if lose_unsynced else self.content)
@@ -146,6 +149,13 @@ class MemoryDisk:
         """
         return len(self._file(path).content)
 
+    def signature(self, path: str) -> Signature:
+        """
+        Return which file it is, its length and how often it was overwritten.
+        """
+        file = self._file(path)
+        return file.number, len(file.content), file.overwritten
+
     def names(self, folder: str) -> list[str]:
         """
         Return the names in a folder.
@@ -189,6 +199,7 @@ class MemoryDisk:
         file = self._made(path)
         file.content = bytearray(content)
         file.synced = len(content) if sync else 0
+        file.overwritten += 1
 
     def cut(self, path: str, size: int, *, sync: bool = True) -> None:
         """

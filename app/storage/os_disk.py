@@ -14,7 +14,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from app.storage.disk import AppendFile, Lock, Syncer, SyncRefused
+from app.storage.disk import AppendFile, Lock, Signature, Syncer, SyncRefused
 
 _FILE_MODE = 0o600
 _FOLDER_MODE = 0o700
@@ -154,6 +154,15 @@ class OsDisk:
         Return a file's length.
         """
         return os.stat(self._at(path), follow_symlinks=False).st_size
+
+    def signature(self, path: str) -> Signature:
+        """
+        Return inode, size and time of the last change.
+        """
+        found = os.stat(self._at(path), follow_symlinks=False)
+        if not stat.S_ISREG(found.st_mode):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return found.st_ino, found.st_size, found.st_mtime_ns
 
     def names(self, folder: str) -> list[str]:
         """

@@ -10,6 +10,7 @@ _REPLACED = (
     "snapshot",
     "blob",
     "issue",
+    "plan",
     "heal",
     "adopt.aside",
     "adopt.steps",

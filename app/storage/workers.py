@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -177,3 +177,17 @@ async def _run(workers: Workers, job: Callable[[], T]) -> T:
 
     workers.begin(job, over)
     return await waiter
+
+
+async def uncut(work: Coroutine[Any, Any, T]) -> T:
+    """
+    Finish some work even if its caller is cut off.
+    """
+    task = asyncio.ensure_future(work)
+    task.add_done_callback(_seen)
+    return await asyncio.shield(task)
+
+
+def _seen(task: asyncio.Future[Any]) -> None:
+    if not task.cancelled():
+        task.exception()

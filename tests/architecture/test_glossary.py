@@ -7,11 +7,11 @@ from __future__ import annotations
 import enum
 import importlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 
-from app.engine import states
+from app.engine import plans, states
 from tests.architecture import sources
 
 GLOSSARY = sources.ROOT / "docs" / "glossary.md"
@@ -53,20 +53,26 @@ def test_every_table_is_explained() -> None:
     assert tables - _words(GLOSSARY.read_text(encoding="utf-8")) == set()
 
 
-def test_the_drawing_of_states_is_the_table() -> None:
+@pytest.mark.parametrize(
+    ("what", "moves"), [("run", states.MOVES), ("session plan", plans.PLAN_MOVES), ("task", plans.TASK_MOVES)]
+)
+def test_the_drawing_of_states_is_the_table(what: str, moves: Mapping[str, frozenset[str]]) -> None:
     """docs/states.md draws exactly the moves that the engine allows."""
-    drawn = set(re.findall(r"^ +(\w+) --> (\w+)", STATES.read_text(encoding="utf-8"), flags=re.MULTILINE))
-    allowed = {(source.value, target.value) for source, targets in states.MOVES.items() for target in targets}
+    drawn = re.findall(r"^ +(\w+) --> (\w+)", _section(what), flags=re.MULTILINE)
+    allowed = {(str(source), str(target)) for source, targets in moves.items() for target in targets}
 
-    assert drawn == allowed
+    assert set(drawn) == allowed
+    assert len(drawn) == len(allowed)
 
 
-def test_each_state_has_a_row() -> None:
-    """docs/states.md says of each state what brings a run in, who takes it out and what a crash there means."""
-    rows = re.findall(r"^\| `(\w+)` \|(.+)\|(.+)\|(.+)\|$", STATES.read_text(encoding="utf-8"), flags=re.MULTILINE)
+@pytest.mark.parametrize(
+    ("what", "kind"), [("run", states.RunState), ("session plan", plans.PlanState), ("task", plans.TaskState)]
+)
+def test_each_state_has_a_row(what: str, kind: type[enum.Enum]) -> None:
+    """docs/states.md says of each state what brings something in, who takes it out and what a crash there means."""
+    rows = re.findall(r"^\| `(\w+)` \|(.+)\|(.+)\|(.+)\|$", _section(what), flags=re.MULTILINE)
 
-    assert [row[0] for row in rows] == ["pending", "running", "waiting", "paused", "done", "failed", "cancelled"]
-    assert {row[0] for row in rows} == {state.value for state in states.RunState}
+    assert [row[0] for row in rows] == [state.value for state in kind]
     assert all(cell.strip() for row in rows for cell in row)
 
 
@@ -76,6 +82,11 @@ def test_glossary_has_one_line_for_a_word() -> None:
 
     assert len(words) >= 30
     assert len(words) == len(set(words))
+
+
+def _section(what: str) -> str:
+    sections = re.split(r"^## States of a (.+)$", STATES.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return dict(zip(sections[1::2], sections[2::2], strict=True))[what]
 
 
 def _words(text: str) -> set[str]:

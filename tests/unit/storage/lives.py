@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from app import clock
-from app.engine import runs
+from app.engine import plans, runs
 from app.engine.decisions import DecisionKind
 from app.engine.events import EventType
 from app.engine.probes import Probes
@@ -87,6 +87,9 @@ async def live(store: FolderStore, tell: Tell, *, serve: bool = True) -> None:
         await log.rest()
     await store.put_issue({"issue_id": "iss_1", "title": "t"})
     tell("issue")
+    for revision in (1, 2):
+        await store.plans.put(plans.Plan(session_id="sp_1", created_at=AT, updated_at=AT, revision=revision))
+        tell(f"plan {revision}")
     await log.decide(DecisionKind.ENDED, {"status": "done"})
     tell("ended")
     await log.rest()

@@ -14,6 +14,7 @@ import pytest
 
 from app import errors
 from app.engine.decisions import DecisionKind
+from app.engine.plans import PlanQuery
 from app.engine.states import RunState
 from app.engine.stores import RunQuery
 from app.storage import layout, points
@@ -52,7 +53,7 @@ def test_every_point_of_a_life_is_a_place_to_die(swept: list[dict[str, Any]]) ->
 
 
 async def test_what_was_answered_is_there_after_a_kill(swept: list[dict[str, Any]]) -> None:
-    """For every point: answered creations, steps, decisions, issues and deletions hold, and the run can go on."""
+    """For every point: answered creations, steps, decisions, issues, plans and deletions hold; the run can go on."""
     for life in swept:
         place = Path(life["place"])
         told = place.with_suffix(".answers").read_text(encoding="utf-8").split("\n")[:-1]
@@ -90,8 +91,19 @@ async def check(store: Any, told: list[str]) -> None:
     assert "ended" not in told or loaded.decisions.status is RunState.DONE
     assert loaded.decisions.ended is not None or unfinished == [RUN]
     assert "issue" not in told or (store._directory.path / "issues" / "iss_1.json").exists()
+    await check_plan(store, told)
     assert (await store.verify(RUN))["ok"]
     await check_continued(store, keys)
+
+
+async def check_plan(store: Any, told: list[str]) -> None:
+    """Find the plan as it was answered, or as it was to become then."""
+    answered = sum(name.startswith("plan ") for name in told)
+    found = await store.plans.get("sp_1")
+    listed = await store.plans.list(PlanQuery())
+
+    assert (found.revision if found is not None else 0) in (answered, min(answered + 1, 2))
+    assert [plan.revision for plan in listed] == ([found.revision] if found is not None else [])
 
 
 async def check_continued(store: Any, keys: list[str]) -> None:

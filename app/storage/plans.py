@@ -1,0 +1,170 @@
+"""
+Session plans on a disk: a file for each is the truth; lists remember what files that have not changed say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from weakref import WeakValueDictionary
+
+from app import errors
+from app.engine import plain, plan_files, plans
+from app.storage import disk, layout, workers
+from app.storage.disk import Disk, Signature
+from app.storage.means import Means
+
+_CHUNK = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    signature: Signature
+    summary: plans.PlanSummary | None
+
+
+_NEW = _Head((), None)
+
+
+class Plans:
+    """
+    `plans.PlanStore` over files.
+    """
+
+    def __init__(self, means: Means) -> None:
+        self._means = means
+        self._heads: dict[str, _Head] = {}
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def get(self, session_id: str) -> plans.Plan | None:
+        """
+        Return a plan as its file has it.
+        """
+        if not layout.can_have_plan(session_id):
+            return None
+        return await self._means.workers.run(lambda: _read(self._means.disk, session_id))
+
+    async def put(self, plan: plans.Plan) -> None:
+        """
+        Replace a plan's file, or make it; once begun that ends, whatever becomes of the caller.
+        """
+        await workers.uncut(self._put(plan))
+
+    async def list(self, query: plans.PlanQuery) -> list[plans.PlanSummary]:
+        """
+        Return plans, newest first.
+        """
+        await self._look()
+        found = (head.summary for head in self._heads.values() if head.summary is not None)
+        wanted = [each for each in found if query.status in (None, each.status)]
+        if query.cursor is not None:
+            wanted = [each for each in wanted if _place(each) < query.cursor]
+        return sorted(wanted, key=_place, reverse=True)[: query.limit]
+
+    async def _put(self, plan: plans.Plan) -> None:
+        path = layout.plan_file(plan.session_id)
+        # Files of two changes must come in their order, and are built under one name.
+        turn = self._turns.setdefault(plan.session_id, asyncio.Lock())
+        async with turn:
+            try:
+                signature = await self._means.workers.run(lambda: self._replaced(path, plan))
+            except OSError as error:
+                raise self._means.room.failed(path, error) from error
+            name = layout.file_name(plan.session_id)
+            self._heads[name] = _Head(signature, plans.summary(plan))
+
+    def _replaced(self, path: str, plan: plans.Plan) -> Signature:
+        content = plain.encode(plan.to_json()) + b"\n"
+        files, reach = self._means.disk, self._means.probes.reach
+        if not files.has_file(path):
+            # Where a file is, the name of its folder is durable.
+            files.add_folder(path.rpartition("/")[0])
+            files.sync_folder(layout.PLANS)
+        disk.replace(files, path, content, sync=True, reach=reach, at="storage.plan")
+        return files.signature(path)
+
+    async def _look(self) -> None:
+        """
+        Read the files that are new, or have changed since they were read last.
+        """
+        run, files = self._means.workers.run, self._means.disk
+        signatures = await run(lambda: _signatures(files))
+        stale = {
+            name: head for name, now in signatures.items() if (head := self._heads.get(name, _NEW)).signature != now
+        }
+        names = iter(stale)
+        while chunk := list(islice(names, _CHUNK)):
+            for name, head in (await run(partial(_heads, files, chunk))).items():
+                # What was put meanwhile is newer than what was read.
+                if self._heads.get(name, _NEW) is stale[name]:
+                    self._heads[name] = head
+        for name in self._heads.keys() - signatures.keys():
+            # It may have been made since the names were read.
+            if not await run(partial(files.has_file, f"{layout.PLANS}/{name}/{layout.PLAN}")):
+                self._heads.pop(name, None)
+
+
+def _read(files: Disk, session_id: str) -> plans.Plan | None:
+    path = layout.plan_file(session_id)
+    try:
+        plan = plan_files.read(files.read(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise _damaged(path, f"it cannot be read ({error.strerror or error})", []) from error
+    except errors.InputRefused as error:
+        raise _damaged(path, error.message, error.flaws) from error
+    if plan.session_id != session_id:
+        told = f"is {plan.session_id!r:.80}, and its folder belongs to {session_id!r:.80}"
+        flaw = errors.Flaw(path="$.session_id", code="other_session", message=told)
+        raise _damaged(path, f"{flaw.path}: {told}", [flaw])
+    return plan
+
+
+def _signatures(files: Disk) -> dict[str, Signature]:
+    return dict(_signed(files))
+
+
+def _signed(files: Disk) -> Iterator[tuple[str, Signature]]:
+    for name in files.names(layout.PLANS):
+        with contextlib.suppress(OSError):
+            yield name, files.signature(f"{layout.PLANS}/{name}/{layout.PLAN}")
+
+
+def _heads(files: Disk, names: list[str]) -> dict[str, _Head]:
+    return dict(_read_heads(files, names))
+
+
+def _read_heads(files: Disk, names: list[str]) -> Iterator[tuple[str, _Head]]:
+    for name in names:
+        path = f"{layout.PLANS}/{name}/{layout.PLAN}"
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            # Taken first: what is changed while it is read is read again the next time.
+            signature = files.signature(path)
+            yield name, _Head(signature, _summary(files, name))
+
+
+def _summary(files: Disk, name: str) -> plans.PlanSummary | None:
+    try:
+        plan = plan_files.read(files.read(f"{layout.PLANS}/{name}/{layout.PLAN}"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except (OSError, errors.InputRefused):
+        return None
+    belongs = layout.can_have_plan(plan.session_id) and layout.file_name(plan.session_id) == name
+    return plans.summary(plan) if belongs else None
+
+
+def _place(summary: plans.PlanSummary) -> tuple[str, str]:
+    return summary.created_at, summary.session_id
+
+
+def _damaged(path: str, why: str, flaws: tuple[errors.Flaw, ...] | list[errors.Flaw]) -> errors.Conflict:
+    told = f"the file of the plan cannot be believed: {path}: {why}; nothing was changed"
+    return errors.Conflict(
+        told, code="plan_damaged", detail={"file": path, "flaws": [each.to_json() for each in flaws]}
+    )

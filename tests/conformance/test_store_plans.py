@@ -1,0 +1,326 @@
+"""
+Session plans in any store: kept by their sessions, listed in order without being read again, whole after every crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from app import errors
+from app.engine import plans
+from app.engine.plans import Plan, PlanQuery, PlanState, Task
+from app.storage.disk import Disk
+from tests.conformance import houses
+from tests.conformance.houses import House
+
+AT = "2026-02-10T14:30:00.000Z"
+PATH = "sessions/sp_1/plan.json"
+
+BY_HAND = {
+    "session_id": "sp_1",
+    "created_by": "chief",
+    "status": "running",
+    "created_at": "2026-02-10T14:00:00Z",
+    "tasks": [
+        {"id": 1, "description": "Write Scene 21", "recipe_id": "creative_draft_scene", "deps": []}
+        | {"dod": "Scene file exists", "status": "done", "run_id": "run_abc"},
+        {"id": 2, "description": "Write Scene 22", "recipe_id": "creative_draft_scene", "deps": [1]}
+        | {"status": "blocked", "run_id": None, "mine": {"kept": True}},
+    ],
+    "color": "red",
+}
+
+
+def made(session_id: str = "sp_1", at: str = AT, **fields: Any) -> Plan:
+    """
+    Return a plan.
+    """
+    tasks = (Task(id=1, description="First", recipe_id="draft"), Task(id=2, description="Then", deps=(1,)))
+    return Plan(**({"session_id": session_id, "created_at": at, "updated_at": at, "tasks": tasks} | fields))
+
+
+async def listed(house: House, **query: Any) -> list[tuple[str, str, int]]:
+    """
+    Return what lists show.
+    """
+    return [(each.session_id, each.status, each.revision) for each in await house.store.plans.list(PlanQuery(**query))]
+
+
+def by_hand(house: House, content: bytes, session_id: str = "sp_1") -> None:
+    """
+    Write a plan's file as a person does.
+    """
+    files = house.files()
+    files.add_folder(f"sessions/{session_id}")
+    files.write(f"sessions/{session_id}/plan.json", content, sync=True)
+    for folder in ("sessions", f"sessions/{session_id}"):
+        files.sync_folder(folder)
+
+
+class CountingDisk:
+    """
+    A disk that counts what is read.
+    """
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self.read_files: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._disk, name)
+
+    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
+        """
+        Read, and note it.
+        """
+        self.read_files.append(path)
+        return self._disk.read(path, offset, size)
+
+
+def counted(house: House) -> CountingDisk:
+    """
+    Let the plans be read from a disk that counts.
+    """
+    means = house.store.plans._means
+    counting = CountingDisk(means.disk)
+    object.__setattr__(means, "disk", counting)
+    return counting
+
+
+class TestCrashes:
+    """
+    Deaths at each write of a plan.
+    """
+
+    @pytest.mark.parametrize("point", ["before_write", "before_rename", "after_rename"])
+    async def test_a_change_is_whole_or_not_there(self, house: House, point: str) -> None:
+        """After a death at any moment of a change the plan is the old or the new one, and the list says the same."""
+        store = await house.open()
+        await store.plans.put(made())
+        house.passed.at[f"storage.plan.{point}"] = houses.die
+        changed = made(revision=2, status=PlanState.APPROVED, intent="x" * 50_000)
+        with pytest.raises(houses.Died):
+            await store.plans.put(changed)
+        house.passed.at.clear()
+        store = await house.crash()
+        found = await store.plans.get("sp_1")
+
+        assert found in ((made(), changed) if point == "after_rename" else (made(),))
+        assert found is not None
+        assert await listed(house) == [("sp_1", found.status.value, found.revision)]
+        await store.plans.put(changed)
+        assert await store.plans.get("sp_1") == changed
+
+    @pytest.mark.parametrize("point", ["before_write", "before_rename", "after_rename"])
+    async def test_a_new_plan_is_whole_or_not_there(self, house: House, point: str) -> None:
+        """After a death at any moment of its making a plan is there whole, or not at all, and can be made."""
+        store = await house.open()
+        house.passed.at[f"storage.plan.{point}"] = houses.die
+        with pytest.raises(houses.Died):
+            await store.plans.put(made())
+        house.passed.at.clear()
+        store = await house.crash()
+        found = await store.plans.get("sp_1")
+
+        assert found in ((made(), None) if point == "after_rename" else (None,))
+        assert await listed(house) == ([("sp_1", "draft", 1)] if found else [])
+        await store.plans.put(made())
+        store = await house.crash()
+        assert await store.plans.get("sp_1") == made()
+
+    async def test_what_is_acknowledged_survives(self, house: House) -> None:
+        """A change that was answered is there after a crash or power cut, also where the making was cut off."""
+        store = await house.open()
+        house.passed.at["storage.plan.after_rename"] = houses.die
+        with pytest.raises(houses.Died):
+            await store.plans.put(made())
+        house.passed.at.clear()
+        store = await house.crash()
+        for revision in (1, 2, 3):
+            await store.plans.put(made(revision=revision))
+        await store.plans.put(made("sp_2"))
+        store = await house.crash()
+
+        assert await store.plans.get("sp_1") == made(revision=3)
+        assert await listed(house) == [("sp_2", "draft", 1), ("sp_1", "draft", 3)]
+
+
+class TestFaults:
+    """
+    Disks that refuse.
+    """
+
+    @pytest.mark.parametrize(("operation", "name"), [("write", "plan.json"), ("sync", "sp_1")])
+    async def test_a_refused_change_loses_nothing(self, house: House, operation: str, name: str) -> None:
+        """On a full disk a plan stays whole, and is changed when there is room."""
+        store = await house.open()
+        await store.plans.put(made())
+        house.faults.refuse(operation, name)
+        with pytest.raises(errors.StorageFault) as refused:
+            await store.plans.put(made(revision=2))
+        house.faults.lift()
+        found = await store.plans.get("sp_1")
+
+        assert refused.value.detail["errno"] == "ENOSPC"
+        assert found in ((made(),) if operation == "write" else (made(), made(revision=2)))
+        assert found is not None
+        assert await listed(house) == [("sp_1", "draft", found.revision)]
+        await store.plans.put(made(revision=2))
+        assert await listed(house) == [("sp_1", "draft", 2)]
+
+    async def test_a_change_ends_though_its_caller_is_cut_off(self, house: House) -> None:
+        """A change that was begun is made, whatever becomes of the caller, and later ones come behind it."""
+        store = await house.open()
+        changing = asyncio.ensure_future(store.plans.put(made()))
+        await asyncio.sleep(0)
+        changing.cancel()
+        await store.plans.put(made(revision=2))
+
+        assert await store.plans.get("sp_1") == made(revision=2)
+        with pytest.raises(asyncio.CancelledError):
+            await changing
+
+    async def test_changes_of_one_plan_come_in_their_order(self, house: House) -> None:
+        """Of many changes at a time the last one stays, whole."""
+        store = await house.open()
+        await asyncio.gather(*(store.plans.put(made(revision=number, intent="x" * number)) for number in range(1, 30)))
+
+        assert await store.plans.get("sp_1") == made(revision=29, intent="x" * 29)
+        assert await listed(house) == [("sp_1", "draft", 29)]
+
+
+class TestByHand:
+    """
+    Files that a person has written.
+    """
+
+    async def test_the_letter_of_the_document_is_enough(self, house: House) -> None:
+        """A plan without any field of ours is read and listed, and what we do not know of it stays."""
+        store = await house.open()
+        by_hand(house, json.dumps(BY_HAND, indent=2).encode())
+        found = await store.plans.get("sp_1")
+        assert found is not None
+        await store.plans.put(found)
+        kept = json.loads(house.files().read(PATH))
+
+        assert (found.revision, found.created_at, found.updated_at) == (1, "2026-02-10T14:00:00.000Z", found.created_at)
+        assert [(task.attempt, task.dod) for task in found.tasks] == [(1, "Scene file exists"), (0, "")]
+        assert (kept["color"], kept["tasks"][1]["mine"]) == ("red", {"kept": True})
+        assert await store.plans.get("sp_1") == found
+        assert await listed(house) == [("sp_1", "running", 1)]
+
+    @pytest.mark.parametrize(
+        ("content", "path"),
+        [
+            (b"", "$"),
+            (b"{", "$"),
+            (b"[" * 100_000, "$"),
+            (b'{"tasks": NaN}', "$"),
+            (b"\xff\xfe", "$"),
+            (b"[]", "$"),
+            (b'{"session_id": "sp_1"}', "$.tasks"),
+            (json.dumps(BY_HAND | {"session_id": "sp_2"}).encode(), "$.session_id"),
+            (
+                json.dumps(BY_HAND | {"tasks": [{"id": 1, "description": "x", "deps": [2]}]}).encode(),
+                "$.tasks[0].deps[0]",
+            ),
+        ],
+    )
+    async def test_a_damaged_one_is_told_and_stays(self, house: House, content: bytes, path: str) -> None:
+        """A file that cannot be believed is told with the place of the fault, listed nowhere, and left as it is."""
+        store = await house.open()
+        await store.plans.put(made("sp_2"))
+        by_hand(house, content)
+        with pytest.raises(errors.Conflict) as refused:
+            await store.plans.get("sp_1")
+
+        assert (refused.value.code, refused.value.detail["file"]) == ("plan_damaged", PATH)
+        assert [flaw["path"] for flaw in refused.value.detail["flaws"]] == [path]
+        assert await listed(house) == [("sp_2", "draft", 1)]
+        assert house.files().read(PATH) == content
+
+    async def test_a_change_by_hand_is_listed_at_once(self, house: House) -> None:
+        """Files that come, change, break and go are listed as they are, without a restart."""
+        store = await house.open()
+        await store.plans.put(made())
+        assert await listed(house) == [("sp_1", "draft", 1)]
+        by_hand(house, json.dumps(BY_HAND | {"revision": 7}).encode())
+        assert await listed(house) == [("sp_1", "running", 7)]
+        by_hand(house, b"{")
+        assert await listed(house) == []
+        by_hand(house, json.dumps(BY_HAND).encode())
+        by_hand(house, json.dumps(BY_HAND | {"session_id": "sp_3"}).encode(), "sp_3")
+        assert await listed(house) == [("sp_3", "running", 1), ("sp_1", "running", 1)]
+        house.files().remove(PATH)
+
+        assert await listed(house) == [("sp_3", "running", 1)]
+        assert await store.plans.get("sp_1") is None
+
+    async def test_what_lies_beside_plans_is_none(self, house: House) -> None:
+        """Folders without a plan, plans in a folder of another name and the folder of conversations are passed over."""
+        store = await house.open()
+        files = house.files()
+        for session_id in ("copy", "agents"):
+            by_hand(house, json.dumps(BY_HAND).encode(), session_id)
+        by_hand(house, json.dumps(BY_HAND | {"session_id": "agents"}).encode(), "agents")
+        files.add_folder("sessions/empty")
+        files.write("sessions/stray", b"{}", sync=True)
+        files.add_folder("sessions/odd")
+        files.add_folder("sessions/odd/plan.json")
+
+        assert await listed(house) == []
+        assert await store.plans.get("agents") is None
+        assert await store.plans.get("empty") is None
+        assert await store.plans.get("stray") is None
+        assert await store.plans.get("../sp_1") is None
+
+
+class TestLists:
+    """
+    Many plans.
+    """
+
+    async def test_pages_and_filters(self, house: House) -> None:
+        """Plans come newest first, page by page, those of one time by their ids; a state can be asked for."""
+        store = await house.open()
+        for number in range(5):
+            status = PlanState.DONE if number == 2 else PlanState.DRAFT
+            await store.plans.put(made(f"sp_{number}", f"2026-02-10T14:3{number // 2}:00.000Z", status=status))
+        order = [session_id for session_id, _, _ in await listed(house)]
+        page = await store.plans.list(PlanQuery(limit=2))
+        behind = await listed(house, limit=2, cursor=(page[-1].created_at, page[-1].session_id))
+
+        assert order == ["sp_4", "sp_3", "sp_2", "sp_1", "sp_0"]
+        assert [session_id for session_id, _, _ in behind] == order[2:4]
+        assert await listed(house, status="done") == [("sp_2", "done", 1)]
+        assert page[0].tasks == {"pending": 2}
+
+    async def test_a_file_is_read_once(self, house: House) -> None:
+        """A list reads only what is new or has changed since it was read; what was written here is not read at all."""
+        store = await house.open()
+        for number in range(3):
+            by_hand(house, json.dumps(BY_HAND | {"session_id": f"sp_{number}"}).encode(), f"sp_{number}")
+        counting = counted(house)
+        await listed(house)
+        await store.plans.put(made("sp_0", revision=2))
+        await store.plans.put(made("sp_9"))
+        by_hand(house, b"{", "sp_2")
+        assert len(await listed(house)) == 3
+        await listed(house)
+
+        read = [path.split("/")[1] for path in counting.read_files]
+        assert sorted(read) == ["sp_0", "sp_1", "sp_2", "sp_2"]
+
+
+def test_a_long_intent_is_cut_in_lists() -> None:
+    """A summary holds the beginning of a long intent."""
+    found = plans.summary(made(intent="word " * 1000)).intent
+
+    assert found is not None
+    assert found.startswith("word word")
+    assert len(found) <= plans.SHOWN_CHARACTERS
+    assert plans.summary(made(intent="one\ntwo")).intent == "one\ntwo"
