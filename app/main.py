@@ -129,6 +129,8 @@ def _desk(room: bootstrap.Room, server: settings.ServerSettings) -> desk.Desk:
         gates=room.gates,
         issues=room.issues,
         talks=room.talks,
+        plans=room.plans,
+        conferences=room.conferences,
         max_message_bytes=server.max_body_bytes,
         catalogue=room.catalogue,
         route=room.route,

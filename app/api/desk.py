@@ -12,7 +12,8 @@ from fastapi import Depends
 from starlette.requests import Request
 
 from app import errors, telemetry
-from app.control import gates, health, inventory, issues, recipes, routing, runs, talks
+from app.control import conferences, gates, health, inventory, issues, recipes, routing, runs, talks
+from app.control.plans import plans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,10 @@ class Desk:
     """What was found and written down."""
     talks: talks.Talks
     """Recipes and prompts in conversations."""
+    plans: plans.Plans
+    """Session plans."""
+    conferences: conferences.Conferences
+    """Rounds of opinions."""
     max_message_bytes: int
     """Largest message that a client of the WebSocket may send."""
     catalogue: recipes.Catalogue

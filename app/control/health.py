@@ -4,6 +4,8 @@ Health: whether the service can take and execute new runs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from app import errors
 from app.engine import plain, pool_port, states, stores
 
@@ -13,22 +15,30 @@ class Health:
     Look at the store and the engine.
     """
 
-    def __init__(self, *, store: stores.RunStore, engine: pool_port.RunEngine) -> None:
+    def __init__(
+        self, *, store: stores.RunStore, engine: pool_port.RunEngine, working: Callable[[], None] = lambda: None
+    ) -> None:
+        """
+        Args:
+            working: Refuses where whoever works on plans has broken down.
+        """
         self._store = store
         self._engine = engine
+        self._working = working
 
     async def ready(self) -> dict[str, plain.Json]:
         """
         Return how busy the service is.
 
         Raises:
-            errors.Unavailable: it is stopping, or its disk is full or failing.
+            errors.Unavailable: it is stopping, its disk is full or failing, or the work on plans has broken down.
         """
         status = self.busy()
         if status.stopping:
             raise errors.Unavailable("the service is stopping", code="stopping")
         if not await self._store.has_room():
             raise errors.Unavailable("new runs are refused: the disk is full or failing", code="disk_failing")
+        self._working()
         return {
             "status": "ready",
             "running": status.running,

@@ -104,6 +104,17 @@ class Starter:
             **edition.frozen(),
         )
 
+    def check(self, request: StartRequest, parent: runs.RunStart | None = None) -> None:
+        """
+        Refuse what is wrong with a request whatever it is that the run would execute.
+
+        Raises:
+            errors.RequestInvalid: a value of the wrong form, a folder that it may not work in, or it would be too deep.
+        """
+        requests.check(request)
+        self._depth(request, parent)
+        self._workspaces.choose(request.working_dir)
+
     def renew(self, start: runs.RunStart, request: ResumeRequest) -> dict[str, plain.Json]:
         """
         Return what a resume puts in place of a run's frozen facts.

@@ -1,0 +1,3 @@
+"""
+Session plans: tasks that are begun one after another or side by side, each as a run of its own.
+"""

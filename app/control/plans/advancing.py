@@ -1,0 +1,192 @@
+"""
+Advancing: one pass over a plan; what its runs tell is settled, and what can be begun is begun, each step of it durable.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Mapping
+
+from app import errors
+from app.control.plans import moves, rules, tasks
+from app.control.plans.facts import Facts
+from app.control.plans.keeping import Keeper
+from app.control.plans.rules import RunFact
+from app.control.plans.scoping import Scoper
+from app.control.plans.taking import Chief
+from app.control.requests import ResumeRequest
+from app.control.runs import Runs
+from app.engine import plain, plans, pool_port, states
+
+_log = logging.getLogger(__name__)
+
+
+class Advance:
+    """
+    Bring plans to where they should stand; the caller has the plan's turn.
+    """
+
+    def __init__(
+        self,
+        *,
+        keeper: Keeper,
+        facts: Facts,
+        scoper: Scoper,
+        chief: Chief,
+        runs: Runs,
+        engine: pool_port.RunEngine,
+    ) -> None:
+        self._keeper = keeper
+        self._facts = facts
+        self._scoper = scoper
+        self._chief = chief
+        self._runs = runs
+        self._engine = engine
+
+    async def settled(self, plan: plans.Plan, endings: Mapping[str, RunFact] | None = None) -> plans.Plan:
+        """
+        Return a plan as its runs have it, not written yet.
+
+        Args:
+            endings: What was heard of runs.
+        """
+        known = rules.settled(plan, await self._facts.of(plan, endings))
+        for task in known.tasks:
+            if _is_unscoped(task):
+                known = known.with_task(self._scoper.scoped(known, task))
+        return rules.settled(known, {})
+
+    async def advance(self, session_id: str, endings: Mapping[str, RunFact]) -> plans.Plan | None:
+        """
+        Settle a plan and begin what can be begun; return it as it stands then, None where there is none.
+
+        Raises:
+            errors.Conflict: `plan_damaged`.
+            errors.NoRoom, errors.Unavailable, errors.StorageFault: it cannot go on now; nothing is lost.
+        """
+        plan = await self._keeper.find(session_id)
+        if plan is None:
+            return None
+        plan = await self._keeper.write(plan, await self.settled(plan, endings))
+        if not plan.tasks:
+            plan = await self._chief_heard(plan, endings)
+        plan = await self._begin(plan)
+        for run_id in running(plan):
+            await self._facts.take_up(run_id)
+        return plan
+
+    async def sent_on(self, run_id: str) -> bool:
+        """
+        Send a failed run on, if nobody else has; false if there is nothing of it to go on from.
+
+        Raises:
+            errors.ControlRoomError: it cannot be sent on.
+        """
+        fact = await self._facts.of_run(run_id)
+        if fact.status is not None and not fact.status.finished:
+            return True
+        try:
+            await self._runs.resume(run_id, ResumeRequest())
+        except (errors.NotFound, errors.JournalCorrupt):
+            return False
+        return True
+
+    # -- the chief
+
+    async def _chief_heard(self, plan: plans.Plan, endings: Mapping[str, RunFact]) -> plans.Plan:
+        if plan.awaits_chief and plan.chief_run_id is None:
+            return await self._ask_chief(plan)
+        if plan.chief_run_id is None or not (plan.awaits_chief or plan.status is plans.PlanState.FAILED):
+            return plan
+        fact = await self._facts.of_run(plan.chief_run_id, ending=endings.get(plan.chief_run_id))
+        if not plan.awaits_chief:
+            # Somebody has sent its run on by hand.
+            if fact.status in (None, states.RunState.FAILED, states.RunState.CANCELLED):
+                return plan
+            plan = await self._keeper.write(plan, moves.asked_again(plan, self._keeper.now()))
+        return await self._keeper.write(plan, await self._heard(plan, plan.chief_run_id or "", fact))
+
+    async def _heard(self, plan: plans.Plan, run_id: str, fact: RunFact) -> plans.Plan:
+        at = self._keeper.now()
+        if fact.status is states.RunState.DONE:
+            try:
+                found = await self._chief.tasks(plan, run_id)
+            except errors.InputRefused as error:
+                return moves.unplanned(plan, error.to_json(), at)
+            return moves.planned(plan, found, at)
+        if fact.status is None or fact.status.finished:
+            return moves.unplanned(plan, _why(run_id, fact), at)
+        return plan
+
+    async def _ask_chief(self, plan: plans.Plan) -> plans.Plan:
+        try:
+            run_id = await self._chief.start(plan)
+        except (errors.NoRoom, errors.Unavailable):
+            raise
+        except errors.ControlRoomError as error:
+            _log.warning("the chief cannot be asked: %s", error.message, extra={"session_id": plan.session_id})
+            return await self._keeper.write(plan, moves.unplanned(plan, tasks.refusal(error), self._keeper.now()))
+        return await self._keeper.write(plan, dataclasses.replace(plan, chief_run_id=run_id))
+
+    # -- tasks
+
+    async def _begin(self, plan: plans.Plan) -> plans.Plan:
+        begun, at = plan, self._keeper.now()
+        for task in rules.startable(plan, self._engine.status().limit):
+            begun = moves.begun(begun, task.id, at)
+        plan = await self._keeper.write(plan, begun)
+        made, trouble = plan, None
+        for task in rules.unbegun(plan):
+            try:
+                made = await self._with_run(made, task)
+            except (errors.NoRoom, errors.Unavailable, errors.StorageFault) as error:
+                trouble = error
+                break
+        plan = await self._keeper.write(plan, made)
+        if trouble is not None:
+            raise trouble
+        return plan
+
+    async def _with_run(self, plan: plans.Plan, task: plans.Task) -> plans.Plan:
+        at = self._keeper.now()
+        try:
+            started = await self._runs.start(tasks.run_request(plan, task))
+        except (errors.NoRoom, errors.Unavailable):
+            raise
+        except errors.ControlRoomError as error:
+            facts = {"session_id": plan.session_id, "task": task.id, "code": error.code}
+            _log.warning("no run can be made: %s", error.message, extra=facts)
+            return moves.refused(plan, task.id, tasks.refusal(error), at)
+        return moves.with_run(plan, task.id, started.run_id, at)
+
+
+def running(plan: plans.Plan) -> list[str]:
+    """
+    Return the runs that a plan waits for.
+    """
+    of_tasks = [task.run_id for task in plan.tasks if task.status is plans.TaskState.RUNNING and task.run_id]
+    return [*of_tasks, *([plan.chief_run_id] if plan.awaits_chief and plan.chief_run_id else [])]
+
+
+def at_rest(plan: plans.Plan) -> bool:
+    """
+    Tell whether nothing about a plan will change by itself.
+    """
+    if plan.awaits_chief or any(task.status is plans.TaskState.RUNNING for task in plan.tasks):
+        return False
+    return not rules.startable(plan, len(plan.tasks))
+
+
+def _is_unscoped(task: plans.Task) -> bool:
+    # Plans written by hand have tasks without recipe and question.
+    begun = task.begun or task.status is plans.TaskState.FAILED
+    return not begun and task.recipe_id is None and task.scoping_question is None
+
+
+def _why(run_id: str, fact: RunFact) -> Mapping[str, plain.Json]:
+    if fact.error is not None:
+        return fact.error
+    told = "was deleted" if fact.status is None else f"is {fact.status}"
+    code = rules.RUN_DELETED if fact.status is None else f"run_{fact.status}"
+    return errors.RunFailed(f"the chief's run {run_id} {told}", code=code).to_json()

@@ -1,0 +1,139 @@
+"""
+Keeping: plans read and written, one change of a plan at a time, each told to whoever waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Iterator
+from weakref import WeakValueDictionary
+
+from app import clock, errors
+from app.control import requests
+from app.control.plans import rules, troubles
+from app.engine import issues, plans
+
+_log = logging.getLogger(__name__)
+
+
+class Keeper:
+    """
+    Keep plans for whoever shows and changes them.
+    """
+
+    def __init__(self, *, kept: plans.PlanStore, issues: issues.IssueStore, clock: clock.Clock) -> None:
+        """
+        Args:
+            kept: Where plans are.
+            issues: Where it is written down that a task has failed.
+        """
+        self._kept = kept
+        self._issues = issues
+        self._clock = clock
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._news: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
+
+    def now(self) -> str:
+        """
+        Return the present instant as plans hold it.
+        """
+        return clock.stamp(self._clock.now())
+
+    def turn(self, session_id: str) -> asyncio.Lock:
+        """
+        Return the lock that whoever changes a plan holds from reading to writing; never while waiting for a run.
+        """
+        return self._turns.setdefault(session_id, asyncio.Lock())
+
+    def news(self, session_id: str) -> asyncio.Event:
+        """
+        Return what is set as soon as a plan is written again; to be asked for before the plan is read.
+        """
+        return self._news.setdefault(session_id, asyncio.Event())
+
+    async def find(self, session_id: str) -> plans.Plan | None:
+        """
+        Return a plan, or None.
+
+        Raises:
+            errors.Conflict: `plan_damaged`.
+        """
+        if not re.fullmatch(requests.SESSION_ID_PATTERN, session_id):
+            return None
+        return await self._kept.get(session_id)
+
+    async def get(self, session_id: str) -> plans.Plan:
+        """
+        Return a plan.
+
+        Raises:
+            errors.NotFound: `plan_not_found`.
+            errors.Conflict: `plan_damaged`.
+        """
+        found = await self.find(session_id)
+        if found is None:
+            raise errors.NotFound(f"there is no plan {session_id!r:.80}", code="plan_not_found")
+        return found
+
+    async def page(self, query: plans.PlanQuery) -> list[plans.PlanSummary]:
+        """
+        Return plans, newest first.
+        """
+        return await self._kept.list(query)
+
+    async def make(self, plan: plans.Plan) -> plans.Plan:
+        """
+        Keep a new plan, and return it once it is durable.
+
+        Raises:
+            errors.StorageFault: it could not be made durable.
+        """
+        await self._kept.put(plan)
+        self.tell(plan.session_id)
+        return plan
+
+    async def write(self, known: plans.Plan, changed: plans.Plan) -> plans.Plan:
+        """
+        Keep a changed plan as one revision more, and return it once it is durable; one that has not changed stays.
+
+        Of tasks that failed since, issues are opened first, so that a crash between the two leaves none out.
+
+        Raises:
+            errors.StorageFault: something could not be made durable.
+        """
+        renewed = rules.renewed(known, changed, self.now())
+        if renewed is known:
+            return known
+        for issue in _new_troubles(known, renewed):
+            await self._open(issue)
+        try:
+            await self._kept.put(renewed)
+        finally:
+            # Even if it is not certain what the file holds now, it may be something new.
+            self.tell(renewed.session_id)
+        return renewed
+
+    async def _open(self, issue: issues.Issue) -> None:
+        try:
+            await self._issues.open(issue)
+        except errors.Conflict as error:
+            _log.error("not opened: %s", error.message, extra={"code": error.code})
+
+    def tell(self, session_id: str) -> None:
+        """
+        Wake whoever waits for news of a plan.
+        """
+        news = self._news.pop(session_id, None)
+        if news is not None:
+            news.set()
+
+
+def _new_troubles(known: plans.Plan, changed: plans.Plan) -> Iterator[issues.Issue]:
+    for task in changed.tasks:
+        before = known.task(task.id)
+        if task.status is plans.TaskState.FAILED and (before is None or before.status is not task.status):
+            issue = troubles.issue(changed, task)
+            if issue is not None:
+                yield issue
