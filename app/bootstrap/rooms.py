@@ -8,7 +8,7 @@ import asyncio
 import dataclasses
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,12 +19,14 @@ from urllib.parse import urlsplit
 from app import errors, settings, telemetry
 from app.agents import backends, configuration
 from app.agents import performer as agent_performer
+from app.bootstrap.planning import planning_of
 from app.bootstrap.references import Reference, reference_of, refuse_broken, roster_of, surroundings_of
 from app.bootstrap.worlds import Store, Use, World, directory_of, real_world
 from app.control import (
     adoption,
     beginnings,
     children,
+    conferences,
     health,
     inventory,
     joining,
@@ -36,6 +38,8 @@ from app.control import (
 from app.control import gates as control_gates
 from app.control import issues as control_issues
 from app.control import talks as control_talks
+from app.control.plans import planner as control_planner
+from app.control.plans import plans as control_plans
 from app.engine import conversations, file_operations, operations, plain, ports, refusals, runner
 from app.execution import measured
 from app.execution.embedded import pool, workspaces
@@ -62,6 +66,12 @@ class Room:
     """Use cases of what was found and written down."""
     talks: control_talks.Talks
     """Use cases of those who speak with agents from message to message."""
+    plans: control_plans.Plans
+    """Use cases of session plans."""
+    planner: control_planner.Planner
+    """Works on them."""
+    conferences: conferences.Conferences
+    """Use cases of those who ask several agents at once."""
     starter: starting.Starter
     """Makes requests complete; for dry runs."""
     catalogue: recipes.Catalogue
@@ -113,6 +123,9 @@ async def build(chosen: settings.Settings, use: Use = _USUAL, world: World | Non
         closing.push_async_callback(room.engine.stop)
         serves = use.address is not None
         room.engine.start(recover=serves, lock=_workspace_lock(chosen.project.data_directory) if serves else None)
+        if serves or use.alone:
+            closing.push_async_callback(room.planner.stop)
+            room.planner.start(recover=serves)
         if serves and chosen.project.keep_conversations_days:
             age = timedelta(days=chosen.project.keep_conversations_days)
             sweeping = asyncio.create_task(old_conversations.sweep(sessions, kept, world.clock.now() - age))
@@ -213,7 +226,7 @@ def _equipment(
         operations.AgentCall.kind: asking,
         operations.Command.kind: commands.CommandPerformer(running, places, os.environ, secrets),
         operations.Check.kind: checks.CheckPerformer(places),
-        operations.CheckEvidence.kind: evidence.EvidencePerformer(places, kept.find_receipt),
+        operations.CheckEvidence.kind: evidence.EvidencePerformer(places, kept.prove_receipt),
         operations.CommitFile.kind: checks.CommitFilePerformer(places),
         operations.OpenIssue.kind: issue_performer.IssuePerformer(kept.issues.open, world.clock),
         operations.Refusal.kind: refusals.RefusalPerformer(),
@@ -261,17 +274,7 @@ def _room(
     async def start_child(call: ports.Call) -> str:
         return await offspring.start(call)
 
-    measuring: dict[str, ports.Performer] = {
-        name: measured.Measured(world.watch(each), metrics, world.clock) for name, each in equipment.performers.items()
-    }
-    engine = pool.Pool(
-        store=kept,
-        dialects=world.drivers,
-        equipment=dataclasses.replace(equipment, performers=measuring),
-        start_child=start_child,
-        limit=chosen.pool.max_running,
-        stop_grace_seconds=chosen.pool.stop_grace_seconds,
-    )
+    engine = _pool(chosen, world, equipment, kept, metrics, start_child)
     use_cases = runs.Runs(
         store=kept,
         engine=engine,
@@ -282,21 +285,46 @@ def _room(
         beginnings=begun,
     )
     offspring = children.Children(runs=use_cases, engine=engine)
+    plans, planner = planning_of(use_cases, kept, engine, reference, begun, world)
     return Room(
         runs=use_cases,
         gates=_gates(use_cases, kept, engine, world, equipment.masker),
         issues=_issues(kept, world, equipment.masker),
         talks=_talks(use_cases, kept, sessions, reference, begun, world),
+        plans=plans,
+        planner=planner,
+        conferences=conferences.Conferences(runs=use_cases, store=kept, library=reference.shelf.library),
         starter=reference.starter,
         catalogue=reference.catalogue,
         route=reference.route,
         inventory=inventory.Inventory(library=reference.shelf.library, store=kept, engine=engine),
-        health=health.Health(store=kept, engine=engine),
+        health=health.Health(store=kept, engine=engine, working=planner.check),
         metrics=metrics,
         masker=equipment.masker,
         store=kept,
         conversations=talks,
         engine=engine,
+    )
+
+
+def _pool(
+    chosen: settings.Settings,
+    world: World,
+    equipment: runner.Equipment,
+    kept: Store,
+    metrics: telemetry.Metrics,
+    start_child: Callable[[ports.Call], Awaitable[str]],
+) -> pool.Pool:
+    measuring: dict[str, ports.Performer] = {
+        name: measured.Measured(world.watch(each), metrics, world.clock) for name, each in equipment.performers.items()
+    }
+    return pool.Pool(
+        store=kept,
+        dialects=world.drivers,
+        equipment=dataclasses.replace(equipment, performers=measuring),
+        start_child=start_child,
+        limit=chosen.pool.max_running,
+        stop_grace_seconds=chosen.pool.stop_grace_seconds,
     )
 
 
