@@ -12,11 +12,17 @@ from app import errors
 from app.control import gates, issues, requests
 
 _Text = Annotated[str, Field(max_length=requests.DESCRIPTION_CHARACTERS)]
-_LabelName = Annotated[str, Field(pattern=requests.LABEL_NAME_PATTERN)]
-_LabelValue = Annotated[str, Field(max_length=requests.LABEL_CHARACTERS)]
+LabelName = Annotated[str, Field(pattern=requests.LABEL_NAME_PATTERN)]
+"""Name of a label."""
+
+LabelValue = Annotated[str, Field(max_length=requests.LABEL_CHARACTERS)]
+"""Value of a label."""
 
 
-def _strict(*examples: dict[str, Any], **schema: Any) -> ConfigDict:
+def strict(*examples: dict[str, Any], **schema: Any) -> ConfigDict:
+    """
+    Return the rules of a body: no field but its own, no type but the declared ones.
+    """
     return ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": list(examples)} | schema)
 
 
@@ -25,7 +31,7 @@ class StartBody(BaseModel):
     A new run: `recipe_id`, or a `description` that the router finds a recipe for.
     """
 
-    model_config = _strict(
+    model_config = strict(
         {
             "recipe_id": "creative_draft_scene",
             "args": {
@@ -50,7 +56,7 @@ class StartBody(BaseModel):
         None,
         description="Workspace, absolute or below the project, inside the allowed folders; by default the project.",
     )
-    labels: dict[_LabelName, _LabelValue] = Field(
+    labels: dict[LabelName, LabelValue] = Field(
         default_factory=dict, max_length=requests.LABELS, description="Labels for finding the run again."
     )
     priority: int = Field(0, ge=requests.PRIORITIES[0], le=requests.PRIORITIES[-1], description="Higher goes first.")
@@ -76,7 +82,7 @@ class EmptyBody(BaseModel):
     Nothing; an address that needs no body takes an empty object too.
     """
 
-    model_config = _strict({})
+    model_config = strict({})
 
 
 class ResumeBody(BaseModel):
@@ -84,7 +90,7 @@ class ResumeBody(BaseModel):
     How an ended run is sent on; empty: from the causes of its ending, as it was.
     """
 
-    model_config = _strict({"from": "draft"}, {"args": {"scene_path": "Story/Scenes/SCN-the-bridge.md"}})
+    model_config = strict({"from": "draft"}, {"args": {"scene_path": "Story/Scenes/SCN-the-bridge.md"}})
 
     from_key: str | None = Field(None, alias="from", description="Key of the step to go back to.")
     args: dict[str, Any] | None = Field(None, description="Arguments put over those that the run has.")
@@ -105,7 +111,7 @@ class AnswerBody(BaseModel):
     A decision at a gate.
     """
 
-    model_config = _strict({"decision": "approve", "message": "well done"})
+    model_config = strict({"decision": "approve", "message": "well done"})
 
     decision: Annotated[str, Field(min_length=1, max_length=200)] = Field(description="One of the gate's options.")
     message: Annotated[str, Field(max_length=gates.MESSAGE_CHARACTERS)] = Field(
@@ -132,7 +138,7 @@ class IssueBody(BaseModel):
     An issue written by hand.
     """
 
-    model_config = _strict({"title": "The lantern is lit again in scene 22", "kind": "continuity"})
+    model_config = strict({"title": "The lantern is lit again in scene 22", "kind": "continuity"})
 
     title: _Title = Field(description="One line.")
     body: _Body = Field("", description="What there is to say.")
@@ -147,11 +153,11 @@ class IssueBody(BaseModel):
         default_factory=list, description="Receipts that prove it."
     )
 
-    def issue(self) -> issues.NewIssue:
+    def issue(self, idempotency_key: str | None) -> issues.NewIssue:
         """
-        Return the issue that the body describes.
+        Return the issue that the body and its header describe.
         """
-        return issues.NewIssue(**(dict(self) | {"receipts": tuple(self.receipts)}))
+        return issues.NewIssue(**(dict(self) | {"receipts": tuple(self.receipts)}), idempotency_key=idempotency_key)
 
 
 class IssueEditBody(BaseModel):
@@ -159,7 +165,7 @@ class IssueEditBody(BaseModel):
     What is to be changed of an issue.
     """
 
-    model_config = _strict({"status": "closed", "note": "mended in the second draft", "revision": 1})
+    model_config = strict({"status": "closed", "note": "mended in the second draft", "revision": 1})
 
     title: _Title | None = Field(None, description="Another title.")
     body: _Body | None = Field(None, description="Another body.")
@@ -178,10 +184,7 @@ class IssueEditBody(BaseModel):
         Raises:
             errors.RequestInvalid: they name different revisions.
         """
-        if None not in (matched, self.revision) and matched != self.revision:
-            flaw = errors.Flaw(path="$.revision", message="is not the one that If-Match names")
-            raise errors.RequestInvalid(f"{flaw.path}: {flaw.message}", flaws=[flaw])
-        return issues.Edit(**(dict(self) | {"revision": self.revision if matched is None else matched}))
+        return issues.Edit(**(dict(self) | {"revision": seen_revision(self.revision, matched)}))
 
 
 class ValidateBody(BaseModel):
@@ -189,7 +192,7 @@ class ValidateBody(BaseModel):
     A recipe to look at, as an object or as the text of its file.
     """
 
-    model_config = _strict({"recipe": {"recipe_id": "mine", "label": "Mine", "phase_a": [], "phase_b": [], "dod": []}})
+    model_config = strict({"recipe": {"recipe_id": "mine", "label": "Mine", "phase_a": [], "phase_b": [], "dod": []}})
 
     recipe: dict[str, Any] | str = Field(description="The recipe; text keeps line numbers in the flaws.")
     dialect: str = Field("control_room", description="Language it is written in.")
@@ -200,16 +203,33 @@ class RouteBody(BaseModel):
     A task to find a recipe for.
     """
 
-    model_config = _strict({"description": "draft scene 21"})
+    model_config = strict({"description": "draft scene 21"})
 
     description: _Text = Field(description="The task, as text.")
 
 
-def known_fields() -> frozenset[str]:
+def seen_revision(named: int | None, matched: int | None) -> int | None:
+    """
+    Return the revision that a body and its `If-Match` name; None for any.
+
+    Raises:
+        errors.RequestInvalid: they name different ones.
+    """
+    if None not in (matched, named) and matched != named:
+        flaw = errors.Flaw(path="$.revision", message="is not the one that If-Match names")
+        raise errors.RequestInvalid(f"{flaw.path}: {flaw.message}", flaws=[flaw])
+    return named if matched is None else matched
+
+
+def fields_of(*models: type[BaseModel]) -> frozenset[str]:
     """
     Return every field that some body has, for hints.
     """
-    models: tuple[type[BaseModel], ...] = (
-        StartBody, ResumeBody, AnswerBody, IssueBody, IssueEditBody, ValidateBody, RouteBody,
-    )  # fmt: skip
     return frozenset(item.alias or name for model in models for name, item in model.model_fields.items())
+
+
+def known_fields() -> frozenset[str]:
+    """
+    Return every field that some body of this module has, for hints.
+    """
+    return fields_of(StartBody, ResumeBody, AnswerBody, IssueBody, IssueEditBody, ValidateBody, RouteBody)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI
@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app import errors
-from app.api import bodies, document, problems, queries
+from app.api import bodies, document, plan_bodies, problems, queries
 from app.engine import json_text
 
 STATUS: Mapping[type[BaseException], int] = {
@@ -35,9 +35,11 @@ STATUS: Mapping[type[BaseException], int] = {
 
 _FIELDS = sorted(
     bodies.known_fields()
+    | plan_bodies.known_fields()
     | set(queries.RunsQuery.model_fields)
     | set(queries.GatesQuery.model_fields)
     | set(queries.IssuesQuery.model_fields)
+    | set(queries.PlansQuery.model_fields)
 )
 _FLAW_CODES = {"extra_forbidden": "unknown_field", "missing": "missing", "json_invalid": "syntax"}
 
@@ -68,6 +70,13 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _named)
 
 
+def unfit(found: Iterable[Mapping[str, Any]]) -> errors.RequestInvalid:
+    """
+    Return the refusal of a document that is no body, from what pydantic has found in it.
+    """
+    return _refused([_flaw({**item, "loc": ("body", *item["loc"])}) for item in found])
+
+
 async def _told(_: Request, error: Exception) -> Response:
     found = problem(error) if isinstance(error, errors.ControlRoomError) else None
     if found is None:
@@ -78,9 +87,7 @@ async def _told(_: Request, error: Exception) -> Response:
 async def _unfit(_: Request, error: Exception) -> Response:
     if not isinstance(error, RequestValidationError):
         raise error
-    flaws = [_flaw(item) for item in error.errors()]
-    refused = errors.RequestInvalid(f"{flaws[0].path}: {flaws[0].message}", flaws=flaws)
-    return await _told(_, refused)
+    return await _told(_, _refused([_flaw(item) for item in error.errors()]))
 
 
 async def _named(request: Request, error: Exception) -> Response:
@@ -95,6 +102,10 @@ async def _named(request: Request, error: Exception) -> Response:
     if error.status_code == 405:
         headers["Allow"] = ", ".join(document.methods_at(request.app, request.url.path))
     return problems.of_status(error.status_code, detail, headers=headers).response()
+
+
+def _refused(flaws: Sequence[errors.Flaw]) -> errors.RequestInvalid:
+    return errors.RequestInvalid(f"{flaws[0].path}: {flaws[0].message}", flaws=flaws)
 
 
 def _flaw(item: Mapping[str, Any]) -> errors.Flaw:

@@ -18,7 +18,7 @@ from starlette.requests import Request
 
 from app import clock, errors
 from app.control import inbox
-from app.engine import gates, issues, states, stores
+from app.engine import gates, issues, plans, states, stores
 
 DEFAULT_LIMIT = 100
 """Items of a page where none are asked for."""
@@ -131,6 +131,36 @@ class IssuesQuery(BaseModel):
         return issues.IssueQuery(**(dict(self) | {"cursor": _read_cursor(self.cursor)}))
 
 
+class PlansQuery(BaseModel):
+    """
+    Which session plans a list shows.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    status: plans.PlanState | None = Field(None, description="Only plans in this state.")
+    limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Most plans of a page.")
+    cursor: Annotated[str, Field(min_length=1, max_length=2000, pattern=r"^[^\x00]*$")] | None = Field(
+        None, description="Where the page begins, from the `Link` of the one before."
+    )
+
+    def query(self) -> plans.PlanQuery:
+        """
+        Return the question to the use cases.
+
+        Raises:
+            errors.RequestInvalid: the cursor is not one of ours.
+        """
+        return plans.PlanQuery(**(dict(self) | {"cursor": _read_cursor(self.cursor)}))
+
+
+def plans_cursor(last: plans.PlanSummary) -> str:
+    """
+    Return the cursor of the page behind a plan.
+    """
+    return _written((last.created_at, last.session_id))
+
+
 def issues_cursor(last: issues.IssueSummary) -> str:
     """
     Return the cursor of the page behind an issue.
@@ -143,14 +173,14 @@ def revision(etag: str | None) -> int | None:
     Return the revision that an `If-Match` asks for; None for any.
 
     Raises:
-        errors.RequestInvalid: it is no ETag of an issue.
+        errors.RequestInvalid: it is no ETag of something that has revisions.
     """
     if etag is None or etag.strip() == "*":
         return None
     known = re.fullmatch(r'\s*"([1-9][0-9]{0,8})"\s*', etag)
     if known is None:
-        flaw = errors.Flaw(path="header.If-Match", message="is not an ETag of an issue")
-        raise errors.RequestInvalid("If-Match is not an ETag of an issue", flaws=[flaw])
+        flaw = errors.Flaw(path="header.If-Match", message="is not an ETag that was given here")
+        raise errors.RequestInvalid("If-Match is not an ETag that was given here", flaws=[flaw])
     return int(known[1])
 
 

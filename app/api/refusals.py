@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 from app import errors
-from app.api import problems
+from app.api import plan_refusals, problems
 
 Responses: TypeAlias = dict[int | str, dict[str, Any]]
 
@@ -318,6 +318,7 @@ EXAMPLES: Mapping[str, problems.Problem] = {
             title="The data directory cannot take new runs: its disk is full or failing.",
             detail="No space left on device",
         ),
+        *plan_refusals.EXAMPLES,
     )
 }
 """An example of each problem by its code."""

@@ -28,6 +28,8 @@ from app.api import (
     run_parts,
     runs,
     safety,
+    session_tasks,
+    sessions,
     ws,
 )
 
@@ -57,6 +59,8 @@ def create(
         run_parts.router,
         gates.router,
         issues.router,
+        sessions.router,
+        session_tasks.router,
         library.router,
         health.router,
         ws.router,

@@ -5,13 +5,16 @@ The client port: what commands ask, whether a folder in process or a service ove
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from app.control import conferences, inbox, requests
 from app.control import gates as control_gates
-from app.control import inbox, requests
 from app.control import issues as control_issues
 from app.engine import issues as engine_issues
 from app.engine import stores
+
+if TYPE_CHECKING:
+    from app.cli import plan_client
 
 Answer = dict[str, Any]
 """A JSON object, as the HTTP interface documents it."""
@@ -24,6 +27,18 @@ class Client(Protocol):
 
     executes: bool
     """Whether runs execute in this process, so that leaving stops them; otherwise a service has them."""
+
+    @property
+    def plans(self) -> plan_client.Plans:
+        """
+        Return what session plans are asked through.
+        """
+
+    @property
+    def stopping(self) -> bool:
+        """
+        Tell whether what executes in this process was told to stop.
+        """
 
     async def start(self, request: requests.StartRequest) -> Answer:
         """
@@ -103,6 +118,11 @@ class Client(Protocol):
     async def answer(self, gate_id: str, reply: control_gates.Reply) -> Answer:
         """
         Answer a gate; returns it as decided. In process its run goes on.
+        """
+
+    async def confer(self, new: conferences.NewConference) -> Answer:
+        """
+        Start a conference; returns `{run_id, session_id, status}`.
         """
 
     async def issues(self, query: engine_issues.IssueQuery) -> list[Answer]:

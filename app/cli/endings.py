@@ -43,6 +43,8 @@ _OF_STATUS = {
     "cancelled": ExitCode.CANCELLED,
 }
 
+_OF_PLAN = {"done": ExitCode.DONE, "failed": ExitCode.FAILED, "paused": ExitCode.FAILED, "running": ExitCode.FAILED}
+
 _IN_FLIGHT = ("pending", "running")
 
 _OF_ERROR: tuple[tuple[type[BaseException], ExitCode], ...] = (
@@ -69,6 +71,13 @@ def of_status(status: str) -> ExitCode:
     Return the exit code that tells how a run stands.
     """
     return _OF_STATUS.get(status, ExitCode.DONE)
+
+
+def of_plan(status: str) -> ExitCode:
+    """
+    Return the exit code that tells how a plan rests; one that still runs waits for an answer.
+    """
+    return _OF_PLAN.get(status, ExitCode.DONE)
 
 
 def is_interrupted(status: str) -> bool:

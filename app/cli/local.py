@@ -11,10 +11,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
 
 from app import settings
-from app.cli import client, folders
+from app.cli import client, folders, local_plans
 from app.cli.access import Access
+from app.control import conferences, inbox, requests
 from app.control import gates as control_gates
-from app.control import inbox, requests
 from app.control import issues as control_issues
 from app.dialects import agent_recipes
 from app.engine import issues as engine_issues
@@ -44,6 +44,14 @@ class FolderClient:
 
     def __init__(self, folder: folders.Opened) -> None:
         self._room, self._held, self._signals = folder.room, folder.held, folder.signals
+        self.plans = local_plans.FolderPlans(folder.room, self._stopped)
+
+    @property
+    def stopping(self) -> bool:
+        """
+        Tell whether a stop was asked for.
+        """
+        return self._signals is not None and self._signals.asked > 0
 
     async def start(self, request: requests.StartRequest) -> client.Answer:
         """
@@ -72,8 +80,8 @@ class FolderClient:
         async for event in await self._room.runs.follow(run_id, after):
             after = event.seq
             yield event.to_json()
-        if self._signals is not None and self._signals.asked:
-            await self._signals.stopped()
+        if self.stopping:
+            await self._stopped()
             for event in await self._room.store.read_events(run_id, after):
                 yield event.to_json()
 
@@ -186,6 +194,12 @@ class FolderClient:
             await self._room.engine.submit(found.gate.run_id)
         return (await self._room.gates.answer(gate_id, reply)).to_json()
 
+    async def confer(self, new: conferences.NewConference) -> client.Answer:
+        """
+        Start a conference that belongs to this process.
+        """
+        return (await self._room.conferences.start(dataclasses.replace(new, owner="process"))).to_json()
+
     async def issues(self, query: engine_issues.IssueQuery) -> list[client.Answer]:
         """
         Return issues.
@@ -203,7 +217,7 @@ class FolderClient:
         """
         Write an issue down.
         """
-        return dict(await self._room.issues.add(new))
+        return dict((await self._room.issues.add(new)).issue)
 
     async def edit_issue(self, issue_id: str, edit: control_issues.Edit) -> client.Answer:
         """
@@ -264,6 +278,10 @@ class FolderClient:
         if request.idempotency_key is None:
             return False
         return await self._room.store.find_repeated(request.idempotency_key, request.sha256()) is not None
+
+    async def _stopped(self) -> None:
+        if self._signals is not None:
+            await self._signals.stopped()
 
     async def _hold(self, run_id: str) -> stores.RunSummary:
         found = await self._room.store.summary(run_id)

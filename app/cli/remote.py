@@ -13,12 +13,12 @@ from urllib.parse import quote
 import httpx
 
 from app import errors
-from app.cli import client
+from app.cli import client, remote_plans
+from app.control import conferences, inbox, requests
 from app.control import gates as control_gates
-from app.control import inbox, requests
 from app.control import issues as control_issues
 from app.engine import issues as engine_issues
-from app.engine import stores
+from app.engine import plain, stores
 
 _CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 60.0
@@ -44,6 +44,7 @@ class ServiceClient:
     """
 
     executes = False
+    stopping = False
 
     def __init__(self, server: str, token: str | None) -> None:
         """
@@ -57,6 +58,7 @@ class ServiceClient:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         timeout = httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS)
         self._server = server
+        self.plans = remote_plans.ServicePlans(self._ask)
         try:
             self._http = httpx.AsyncClient(base_url=server, headers=headers, timeout=timeout, trust_env=False)
         except httpx.InvalidURL as error:
@@ -189,6 +191,14 @@ class ServiceClient:
         path = f"/api/gates/{quote(gate_id, safe='')}"
         return self._object(await self._send("POST", path, json=body, headers=headers))
 
+    async def confer(self, new: conferences.NewConference) -> client.Answer:
+        """
+        Post a conference.
+        """
+        headers = {"Idempotency-Key": new.idempotency_key} if new.idempotency_key else {}
+        body = {name: value for name, value in _given(new).items() if name not in _NOT_IN_BODY}
+        return self._object(await self._send("POST", "/api/conferences", json=body, headers=headers))
+
     async def issues(self, query: engine_issues.IssueQuery) -> list[client.Answer]:
         """
         Get issues.
@@ -205,7 +215,9 @@ class ServiceClient:
         """
         Post an issue.
         """
-        return self._object(await self._send("POST", "/api/issues", json=_given(new)))
+        headers = {"Idempotency-Key": new.idempotency_key} if new.idempotency_key else {}
+        body = {name: value for name, value in _given(new).items() if name not in _NOT_IN_BODY}
+        return self._object(await self._send("POST", "/api/issues", json=body, headers=headers))
 
     async def edit_issue(self, issue_id: str, edit: control_issues.Edit) -> client.Answer:
         """
@@ -268,9 +280,24 @@ class ServiceClient:
             answer = await self._http.request(method, path, **parts)
         except httpx.HTTPError as error:
             raise self._unreachable(error) from error
-        if not answer.is_success:
+        if not (answer.is_success or answer.status_code == httpx.codes.NOT_MODIFIED):
             raise _told(answer)
         return answer
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, plain.Json] | None = None,
+        params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """
+        Return the JSON that is answered, None where nothing has changed.
+        """
+        answer = await self._send(method, path, json=body, params=params, headers=headers)
+        return None if answer.status_code == httpx.codes.NOT_MODIFIED else self._json(answer)
 
     def _object(self, answer: httpx.Response) -> client.Answer:
         value = self._json(answer)

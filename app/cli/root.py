@@ -9,7 +9,19 @@ from collections.abc import Sequence
 import click
 
 from app import __version__
-from app.cli import boundary, crashing, endings, gates, issues, recipes, running, runs, serving, upkeep
+from app.cli import (
+    boundary,
+    crashing,
+    endings,
+    gates,
+    issues,
+    plans,
+    recipes,
+    running,
+    runs,
+    serving,
+    upkeep,
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
@@ -24,7 +36,7 @@ def control_room() -> None:
 
 
 for command in (
-    serving.serve, running.run, runs.runs, gates.gates, issues.issues, recipes.recipes, recipes.route,
+    serving.serve, running.run, runs.runs, gates.gates, issues.issues, plans.plan, recipes.recipes, recipes.route,
     upkeep.agents, upkeep.config, upkeep.index, upkeep.init, upkeep.openapi, crashing.crashtest,
 ):  # fmt: skip
     control_room.add_command(command)

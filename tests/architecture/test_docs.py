@@ -29,7 +29,7 @@ def test_every_setting_is_documented() -> None:
 
 def test_every_command_is_documented() -> None:
     """The table in README.md names exactly the commands of the program."""
-    documented = re.findall(r"^\| `(control-room [a-z ]+)` \|", README, flags=re.MULTILINE)
+    documented = re.findall(r"^\| `(control-room [a-z -]+)` \|", README, flags=re.MULTILINE)
 
     assert sorted(documented) == sorted(_commands(root.control_room, "control-room"))
 

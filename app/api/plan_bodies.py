@@ -1,0 +1,206 @@
+"""
+Bodies of requests about session plans.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+
+from app.api import bodies
+from app.control import requests as run_requests
+from app.control.plans import requests
+
+TaskNumber = Annotated[int, Field(ge=requests.TASK_IDS[0], le=requests.TASK_IDS[-1])]
+"""Number of a task."""
+
+_Description = Annotated[str, Field(min_length=1, max_length=requests.DESCRIPTION_CHARACTERS)]
+_RecipeId = Annotated[str, Field(min_length=1, max_length=200)]
+_Dod = Annotated[str, Field(max_length=requests.DOD_CHARACTERS)]
+_Question = Annotated[str, Field(min_length=1, max_length=requests.QUESTION_CHARACTERS)]
+_Answer = Annotated[str, Field(min_length=1, max_length=requests.ANSWER_CHARACTERS)]
+_Deps = Annotated[list[TaskNumber], Field(max_length=requests.TASKS)]
+_RECIPE = "Recipe that does it; without it the router chooses."
+_ARGS = "Arguments of its run; the recipe's defaults, and what the router finds in the description, fill the rest."
+_DEPS = "Tasks that must be done before."
+_DOD = "When it is done, in words for people; what machines check stands in the recipe."
+_QUESTION = "What must be answered before it is started."
+
+
+def _left(description: str) -> Any:
+    return Field(None, description=description, json_schema_extra=_without_default)
+
+
+def _without_default(schema: dict[str, Any]) -> None:
+    # What is left out stays as it is; null would be something else.
+    schema.pop("default", None)
+
+
+class RevisedBody(BaseModel):
+    """
+    Something that is done to a plan as it was seen.
+    """
+
+    model_config = bodies.strict({}, {"revision": 3})
+
+    revision: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="Revision that was seen; refused with `plan_changed` if it is another by now."
+    )
+
+    def seen(self, matched: int | None) -> int | None:
+        """
+        Return the revision that the body and its header name.
+
+        Raises:
+            errors.RequestInvalid: they name different ones.
+        """
+        return bodies.seen_revision(self.revision, matched)
+
+
+class TaskBody(BaseModel):
+    """
+    A task of a plan.
+    """
+
+    model_config = bodies.strict({"description": "Write scene 21", "recipe_id": "creative_draft_scene"})
+
+    id: TaskNumber | None = Field(None, description="Its number, by which others depend on it; by default the next.")
+    description: _Description = Field(description="What is to be done.")
+    recipe_id: _RecipeId | None = Field(None, description=_RECIPE)
+    args: dict[str, Any] = Field(default_factory=dict, description=_ARGS)
+    deps: _Deps = Field(default_factory=list, description=_DEPS)
+    dod: _Dod = Field("", description=_DOD)
+    scoping_question: _Question | None = Field(None, description=_QUESTION)
+
+    def task(self) -> requests.NewTask:
+        """
+        Return the task that the body describes.
+        """
+        names = self.__class__.model_fields.keys() - {"revision"}
+        return requests.NewTask(**{name: getattr(self, name) for name in names} | {"deps": tuple(self.deps)})
+
+
+class PlanBody(BaseModel):
+    """
+    A new plan: an `intent` alone, which the chief splits into tasks, or the tasks themselves.
+    """
+
+    model_config = bodies.strict(
+        {"intent": "Write scenes 21 and 22, check them against the canon, and look at the foreshadowing"},
+        {
+            "intent": "Scenes 21 and 22",
+            "tasks": [
+                {"id": 1, "description": "Write scene 21"},
+                {"id": 2, "description": "Write scene 22", "deps": [1]},
+                {"id": 3, "description": "Consistency check of scenes 21 and 22", "deps": [1, 2]},
+            ],
+            "labels": {"book": "one"},
+        },
+    )
+
+    intent: Annotated[str, Field(min_length=1, max_length=requests.INTENT_CHARACTERS)] | None = Field(
+        None, description="What is wanted as a whole; beside tasks it is only kept."
+    )
+    tasks: Annotated[list[TaskBody], Field(max_length=requests.TASKS)] = Field(
+        default_factory=list, description="Tasks, in the order in which they are begun."
+    )
+    working_dir: str | None = Field(None, description="Workspace of its runs; by default the project.")
+    labels: dict[bodies.LabelName, bodies.LabelValue] = Field(
+        default_factory=dict, max_length=run_requests.LABELS, description="Labels of its runs."
+    )
+    priority: int = Field(
+        0,
+        ge=run_requests.PRIORITIES[0],
+        le=run_requests.PRIORITIES[-1],
+        description="Priority of its runs; higher goes first.",
+    )
+    parent_run_id: str | None = Field(None, description="Run that asks; runs may start runs only so deep.")
+
+    def plan(self, idempotency_key: str | None) -> requests.NewPlan:
+        """
+        Return the plan that the body and its header describe.
+        """
+        tasks = tuple(task.task() for task in self.tasks)
+        return requests.NewPlan(**dict(self) | {"tasks": tasks, "idempotency_key": idempotency_key})
+
+
+class OrderBody(RevisedBody):
+    """
+    Another order of the tasks.
+    """
+
+    model_config = bodies.strict({"order": [2, 1, 3], "revision": 1})
+
+    order: Annotated[list[TaskNumber], Field(min_length=1, max_length=requests.TASKS)] = Field(
+        description="The numbers of all tasks, none before one that it depends on."
+    )
+
+
+class NewTaskBody(RevisedBody, TaskBody):
+    """
+    A further task.
+    """
+
+    model_config = bodies.strict({"description": "Check the pacing of scene 22", "deps": [2]})
+
+
+class TaskEditBody(RevisedBody):
+    """
+    What is to be changed of a task; what is left out stays.
+    """
+
+    model_config = bodies.strict({"description": "Write scene 22, from Mira's view", "deps": []})
+
+    description: _Description = _left("Another description.")
+    recipe_id: _RecipeId | None = Field(None, description="Another recipe; null: the router chooses again.")
+    args: dict[str, Any] = _left("Other arguments, in place of all it has.")
+    deps: _Deps = _left("Other tasks that must be done before.")
+    dod: _Dod = _left(_DOD)
+    scoping_question: _Question | None = Field(
+        None, description="Another question, open until it is answered; null: none."
+    )
+
+    def edit(self) -> requests.TaskEdit:
+        """
+        Return the change that the body describes.
+        """
+        given = {name: getattr(self, name) for name in self.model_fields_set - {"revision"}}
+        return requests.TaskEdit(**given | ({"deps": tuple(given["deps"])} if "deps" in given else {}))
+
+
+class ScopingAnswerBody(RevisedBody):
+    """
+    An answer to the question of a task.
+    """
+
+    model_config = bodies.strict({"answer": "The lantern and the ferry, in scenes 3 to 9"})
+
+    answer: _Answer = Field(description="What is answered; the agents of the task read it.")
+    args: dict[str, Any] = Field(default_factory=dict, description="Arguments put over those that the task has.")
+    recipe_id: _RecipeId | None = Field(None, description="Recipe that does it, where the question was which.")
+
+    def answered(self) -> requests.Answer:
+        """
+        Return the answer that the body holds.
+        """
+        return requests.Answer(answer=self.answer, args=self.args, recipe_id=self.recipe_id)
+
+
+class RetryBody(RevisedBody):
+    """
+    How a failed task is tried again.
+    """
+
+    model_config = bodies.strict({}, {"fresh": True})
+
+    fresh: bool = Field(
+        False, description="Whether by a new run; else its run is sent on, so that what it has is not done again."
+    )
+
+
+def known_fields() -> frozenset[str]:
+    """
+    Return every field that some body of this module has, for hints.
+    """
+    return bodies.fields_of(PlanBody, OrderBody, NewTaskBody, TaskEditBody, ScopingAnswerBody, RetryBody)

@@ -1,0 +1,134 @@
+"""
+Routes of the tasks of session plans: add, change and remove them, answer their questions, and begin them by hand.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Path, Query
+from pydantic import BeforeValidator
+from starlette.responses import Response
+
+from app.api import bodies, plan_answers, plan_bodies, queries, sessions
+from app.api.answering import declared
+from app.api.desk import At
+from app.api.sessions import IfMatch, NoBody, SessionId
+from app.control.plans import requests
+
+router = APIRouter(prefix="/api/sessions/{session_id}/tasks", tags=["plans"])
+
+
+def _number(text: object) -> int:
+    # What pydantic reads as a number is more: spaces, signs, underscores.
+    if not re.fullmatch(r"[1-9][0-9]{0,5}", str(text)):
+        raise ValueError(f"is no number from 1 to {requests.TASK_IDS[-1]}")
+    return int(str(text))
+
+
+TaskId = Annotated[
+    int,
+    BeforeValidator(_number),
+    Path(description="Number of the task.", examples=[1], ge=1, le=requests.TASK_IDS[-1]),
+]
+"""A task's number in a path."""
+
+_TASK = ("tasks_invalid", "unknown_recipe", "args_invalid", "recipe_invalid")
+
+
+@router.post(
+    "",
+    status_code=201,
+    summary="Add a task",
+    responses=declared(
+        plan_answers.PlanShown,
+        *sessions.CHANGED,
+        *_TASK,
+        "too_many_tasks",
+        status=201,
+        meaning="The plan with the task; it is on disk.",
+        headers=sessions.ETAG,
+    ),
+)
+async def add_task(
+    desk: At, session_id: SessionId, body: plan_bodies.NewTaskBody, if_match: IfMatch = None
+) -> Response:
+    """
+    Add a task behind the others; a finished plan is paused then.
+    """
+    revision = body.seen(queries.revision(if_match))
+    return sessions.shown(await desk.plans.add_task(session_id, body.task(), revision), 201)
+
+
+@router.patch("/{task_id}", summary="Change a task", responses=sessions.moved("task_not_found", "task_begun", *_TASK))
+async def edit_task(
+    desk: At, session_id: SessionId, task_id: TaskId, body: plan_bodies.TaskEditBody, if_match: IfMatch = None
+) -> Response:
+    """
+    Change a task that has not begun, or has failed. One with another description is routed anew if the router chose its
+    recipe.
+    """
+    revision = body.seen(queries.revision(if_match))
+    return sessions.shown(await desk.plans.edit_task(session_id, task_id, body.edit(), revision))
+
+
+@router.delete(
+    "/{task_id}",
+    summary="Remove a task",
+    responses=sessions.moved("task_not_found", "task_begun", "task_needed"),
+)
+async def remove_task(
+    desk: At,
+    session_id: SessionId,
+    task_id: TaskId,
+    revision: Annotated[int | None, Query(description="Revision that was seen, as `If-Match`.", ge=1)] = None,
+    if_match: IfMatch = None,
+) -> Response:
+    """
+    Remove a task that does not run and that no other one depends on.
+    """
+    seen = bodies.seen_revision(revision, queries.revision(if_match))
+    return sessions.shown(await desk.plans.remove_task(session_id, task_id, seen))
+
+
+@router.post(
+    "/{task_id}/answer",
+    summary="Answer the question of a task",
+    responses=sessions.moved("task_not_found", "task_begun", *_TASK),
+)
+async def answer_task(
+    desk: At, session_id: SessionId, task_id: TaskId, body: plan_bodies.ScopingAnswerBody, if_match: IfMatch = None
+) -> Response:
+    """
+    Answer what must be known before the task is begun; where that leaves something open, the next question is asked.
+    """
+    revision = body.seen(queries.revision(if_match))
+    return sessions.shown(await desk.plans.answer(session_id, task_id, body.answered(), revision))
+
+
+@router.post(
+    "/{task_id}/force-start", summary="Begin a blocked task", responses=sessions.moved("task_not_found", "task_begun")
+)
+async def force_start_task(
+    desk: At, session_id: SessionId, task_id: TaskId, body: NoBody = None, if_match: IfMatch = None
+) -> Response:
+    """
+    Begin a task although something that it depends on is not done; at the caller's own risk.
+    """
+    return sessions.shown(await desk.plans.force_start(session_id, task_id, sessions.seen(body, if_match)))
+
+
+@router.post("/{task_id}/retry", summary="Try a failed task again", responses=sessions.moved("task_not_found"))
+async def retry_task(
+    desk: At,
+    session_id: SessionId,
+    task_id: TaskId,
+    body: Annotated[plan_bodies.RetryBody | None, Body(description="May be left out.")] = None,
+    if_match: IfMatch = None,
+) -> Response:
+    """
+    Send the run of a failed task on, or begin another one: with `fresh`, and where the task was changed.
+    """
+    revision = sessions.seen(body, if_match)
+    return sessions.shown(await desk.plans.retry(session_id, task_id, body is not None and body.fresh, revision))

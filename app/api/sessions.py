@@ -1,0 +1,220 @@
+"""
+Routes of session plans: make, list and show them, and move them on (execution-modes, Session Plan and appendix G).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Header, Path, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.api import plan_answers, plan_bodies, polling, queries, refusals
+from app.api.answering import as_json, declared
+from app.api.desk import At
+from app.api.refusals import BODY
+from app.control import requests
+from app.engine import plans
+
+router = APIRouter(prefix="/api/sessions", tags=["plans"])
+
+SessionId = Annotated[str, Path(description="Id of the plan.", examples=["sp_5h2m9q0x7c1v8b3n"])]
+"""A plan's id in a path."""
+
+IfMatch = Annotated[
+    str | None,
+    Header(alias="If-Match", description="ETag that was seen; another change since is a 409.", max_length=100),
+]
+"""The revision that a change was made for."""
+
+NoBody = Annotated[plan_bodies.RevisedBody | None, Body(description="May be left out.")]
+"""A body that can only name the revision."""
+
+CHANGED = (*BODY, "plan_not_found", "plan_changed", "plan_damaged", "wrong_state", "no_room")
+"""What any change of a plan can be refused with."""
+
+ETAG = {"ETag": "Revision of the plan, for `If-Match` and `If-None-Match`."}
+"""What an answer that shows a plan carries."""
+
+_PLACE = {"Location": "Address of the plan."}
+_TASKS = ("tasks_invalid", "unknown_recipe", "args_invalid", "recipe_invalid")
+_ORDER = ("order_incomplete", "order_unknown_task", "order_repeats_task", "order_breaks_dependency")
+
+_CREATED = declared(
+    plan_answers.PlanShown,
+    *BODY,
+    *_TASKS,
+    "no_chief",
+    "working_dir_refused",
+    "working_dir_missing",
+    "unknown_parent",
+    "depth_exceeded",
+    "idempotency_conflict",
+    "plan_damaged",
+    "no_room",
+    status=201,
+    meaning="The plan; it is on disk, and so is the run of the chief if that splits the intent.",
+    headers=ETAG | _PLACE,
+)
+_CREATED[200] = _CREATED[201] | {"description": "An earlier request with this Idempotency-Key made the plan."}
+
+
+def moved(*codes: str, meaning: str = "The plan as it is now; the change is on disk.") -> refusals.Responses:
+    """
+    Return what a route declares that changes a plan.
+    """
+    return declared(plan_answers.PlanShown, *CHANGED, *codes, meaning=meaning, headers=ETAG)
+
+
+def shown(plan: plans.Plan, status: int = 200, place: bool = False) -> Response:
+    """
+    Return the answer that shows a plan.
+    """
+    headers = {"ETag": _etag(plan), "Cache-Control": "no-cache"}
+    if place:
+        headers["Location"] = f"/api/sessions/{plan.session_id}"
+    return as_json(plan.to_json(), status=status, headers=headers)
+
+
+@router.post("", status_code=201, summary="Make a plan", responses=_CREATED)
+async def create_plan(
+    desk: At,
+    body: plan_bodies.PlanBody,
+    idempotency_key: Annotated[
+        str | None,
+        Header(
+            alias="Idempotency-Key",
+            description="Repetitions of a request with the same key find the same plan.",
+            pattern=requests.IDEMPOTENCY_KEY_PATTERN,
+        ),
+    ] = None,
+) -> Response:
+    """
+    Make a plan of the tasks that are given, or let the chief split the intent into tasks. Nothing is begun before a
+    person has approved and started it.
+    """
+    created = await desk.plans.create(body.plan(idempotency_key))
+    return shown(created.plan, 200 if created.existed else 201, place=True)
+
+
+@router.get(
+    "",
+    summary="List plans, newest first",
+    responses=declared(
+        list[plan_answers.PlanListed],
+        "request_invalid",
+        "bad_cursor",
+        meaning="A page of plans.",
+        headers={"Link": 'Address of the next page, as `rel="next"`; absent on the last.'},
+    ),
+)
+async def list_plans(desk: At, request: Request, query: Annotated[queries.PlansQuery, Query()]) -> Response:
+    """
+    List plans with the number of their tasks in each state.
+    """
+    found, more = await desk.plans.page(query.query())
+    cursor = queries.plans_cursor(found[-1]) if more else None
+    return as_json([plan.to_json() for plan in found], headers=queries.next_link(request, cursor))
+
+
+@router.get(
+    "/{session_id}",
+    summary="Show a plan",
+    responses=declared(
+        plan_answers.PlanShown,
+        "request_invalid",
+        "plan_not_found",
+        "plan_damaged",
+        meaning="The plan with all its tasks.",
+        headers=ETAG,
+    )
+    | {304: {"description": "Nothing has changed since the entity tag in If-None-Match."}},
+)
+async def show_plan(
+    desk: At,
+    session_id: SessionId,
+    wait: Annotated[
+        float | None,
+        Query(
+            description="Answer at the next change, after so many seconds at the latest.",
+            ge=0,
+            le=polling.MOST_WAIT_SECONDS,
+        ),
+    ] = None,
+    if_none_match: Annotated[
+        str | None, Header(alias="If-None-Match", description="Entity tags that the caller has.")
+    ] = None,
+) -> Response:
+    """
+    Show a plan; `wait` turns polling into a long poll, against `If-None-Match` if given. A plan in which nothing
+    happens by itself is not waited for.
+    """
+    known = polling.entity_tags(if_none_match)
+    plan = await desk.plans.show(session_id)
+    if wait and (not known or _is_known(plan, known)):
+        plan = await desk.plans.wait(session_id, wait, plan.revision)
+    if _is_known(plan, known):
+        return Response(status_code=304, headers={"ETag": _etag(plan), "Cache-Control": "no-cache"})
+    return shown(plan)
+
+
+@router.patch("/{session_id}", summary="Put the tasks in another order", responses=moved(*_ORDER))
+async def reorder_plan(
+    desk: At, session_id: SessionId, body: plan_bodies.OrderBody, if_match: IfMatch = None
+) -> Response:
+    """
+    Change the order in which tasks are shown and begun; no task may stand before one that it depends on.
+    """
+    return shown(await desk.plans.reorder(session_id, body.order, body.seen(queries.revision(if_match))))
+
+
+@router.post("/{session_id}/approve", summary="Approve a plan", responses=moved())
+async def approve_plan(desk: At, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None) -> Response:
+    """
+    Say that a draft is good as it is; it can be started then.
+    """
+    return shown(await desk.plans.approve(session_id, seen(body, if_match)))
+
+
+@router.post("/{session_id}/start", summary="Start a plan", responses=moved())
+async def start_plan(desk: At, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None) -> Response:
+    """
+    Begin an approved plan, or let a paused one go on; its tasks are begun as soon as they can be. A failed or finished
+    plan is started where something of it can go on, and a plan that the chief failed to make asks the chief again.
+    """
+    return shown(await desk.plans.start(session_id, seen(body, if_match)))
+
+
+@router.post("/{session_id}/pause", summary="Pause a plan", responses=moved())
+async def pause_plan(desk: At, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None) -> Response:
+    """
+    Begin no further task; those that run go on to their end.
+    """
+    return shown(await desk.plans.pause(session_id, seen(body, if_match)))
+
+
+@router.post("/{session_id}/resume", summary="Let a paused plan go on", responses=moved())
+async def resume_plan(desk: At, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None) -> Response:
+    """
+    Begin tasks again.
+    """
+    return shown(await desk.plans.resume(session_id, seen(body, if_match)))
+
+
+def seen(body: plan_bodies.RevisedBody | None, if_match: str | None) -> int | None:
+    """
+    Return the revision that a request was made for; None for any.
+
+    Raises:
+        errors.RequestInvalid: body and header name different ones, or the header none.
+    """
+    return (body or plan_bodies.RevisedBody(revision=None)).seen(queries.revision(if_match))
+
+
+def _etag(plan: plans.Plan) -> str:
+    return f'"{plan.revision}"'
+
+
+def _is_known(plan: plans.Plan, known: frozenset[str]) -> bool:
+    return "*" in known or _etag(plan) in known

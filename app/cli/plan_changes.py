@@ -1,0 +1,52 @@
+"""
+What all commands that change a session plan share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from app.cli import endings, options, plan_formats
+from app.cli.access import Access
+
+if TYPE_CHECKING:
+    from app.cli import client
+
+revision = click.option(
+    "--revision", type=click.IntRange(1), metavar="N", help="Refuse if the plan has been changed since."
+)
+"""The revision that was seen."""
+
+detach = click.option("--detach", is_flag=True, help="With --server: do not wait until the plan rests.")
+"""Whether a service goes on with the plan alone."""
+
+
+def changed(
+    place: options.Place,
+    change: Callable[[client.Client], Awaitable[client.Answer]],
+    as_json: bool,
+    *,
+    detach: bool = False,
+    follows: bool = False,
+) -> int:
+    """
+    Change a plan and show it; where it goes on by that, show its changes until it rests.
+
+    Args:
+        follows: Whether a plan of a service is waited for, too; what goes on in this process always is.
+    """
+    if detach and place.server is None:
+        raise click.UsageError("--detach needs --server: without a service nobody would go on with the plan.")
+
+    from app.cli import plan_following
+
+    async def work(connected: client.Client) -> int:
+        found = await change(connected)
+        if detach or not (follows or connected.executes) or not plan_following.goes_on(found):
+            return endings.shown(found, as_json, plan_formats.plan)
+        return await plan_following.follow(connected, found, as_json)
+
+    return place.ask(work, Access.CHANGE)

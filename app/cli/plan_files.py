@@ -1,0 +1,34 @@
+"""
+Session plans in files: what `POST /api/sessions` takes, held to the same form.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app import errors
+from app.control.plans import requests
+
+
+def read(path: Path) -> requests.NewPlan:
+    """
+    Return the plan that a file describes.
+
+    Raises:
+        errors.RequestInvalid: it cannot be read, or describes none; every flaw is told with its place.
+    """
+    import pydantic
+
+    from app.api import errors as http_errors
+    from app.api import payloads, plan_bodies
+    from app.engine import json_text
+
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise errors.RequestInvalid(f"{path} cannot be read: {error}", code="file_unreadable") from error
+    payloads.check(content)
+    try:
+        return plan_bodies.PlanBody.model_validate(json_text.read(content.decode())).plan(None)
+    except pydantic.ValidationError as error:
+        raise http_errors.unfit(error.errors(include_url=False, include_context=False)) from error

@@ -1,0 +1,139 @@
+"""
+Following a session plan until nothing happens in it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.cli import asking, client, endings, formats, plan_formats, terminal
+
+_SILENCE_SECONDS = 2.0
+"""Silence after which it is looked whether the runs of a plan only wait for people."""
+
+_WAITING = ("waiting", "paused")
+
+
+async def follow(connected: client.Client, plan: client.Answer, as_json: bool) -> int:
+    """
+    Show the changes of a plan until it rests; return the exit code that tells how it stands.
+
+    Args:
+        plan: The plan as it is.
+    """
+    told = _Told(quiet=as_json)
+    told.show(plan)
+    waiting: list[client.Answer] = []
+    while not rests(plan) and not waiting and not connected.stopping:
+        found = await connected.plans.wait(plan["session_id"], _SILENCE_SECONDS, plan["revision"])
+        if found["revision"] == plan["revision"]:
+            waiting = await _waiting(connected, found)
+        plan = found
+        told.show(plan)
+    return await _tell_rest(connected, plan, waiting, as_json)
+
+
+def goes_on(plan: client.Answer) -> bool:
+    """
+    Tell whether a plan is to be followed: it runs, or its tasks are still being found.
+    """
+    return bool(plan["status"] == "running" or plan_formats.chief_is_at_work(plan))
+
+
+def rests(plan: client.Answer) -> bool:
+    """
+    Tell whether nothing of a plan runs or is begun by itself.
+    """
+    if plan_formats.chief_is_at_work(plan):
+        return False
+    states = {task["status"] for task in plan["tasks"]}
+    return "running" not in states and not (plan["status"] == "running" and "pending" in states)
+
+
+class _Told:
+    """
+    Tells what has become of tasks, once each.
+    """
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+        self._status = ""
+        self._tasks: dict[int, tuple[str, str | None]] = {}
+        self._begun = False
+
+    def show(self, plan: client.Answer) -> None:
+        if plan["status"] != self._status:
+            self._say(plan_formats.standing(plan) if plan["tasks"] else _without_tasks(plan))
+            self._status = plan["status"]
+        for task in plan["tasks"]:
+            self._show_task(task)
+        self._begun = True
+
+    def _show_task(self, task: client.Answer) -> None:
+        status, run_id = task["status"], task["run_id"]
+        if status == "running" and run_id is None:
+            # The run is about to be made; then there is more to tell.
+            return
+        # What stood so from the beginning is told by the plan's own line, unless it goes on.
+        fresh = self._tasks.get(task["id"]) != (status, run_id) and (self._begun or status == "running")
+        self._tasks[task["id"]] = (status, run_id)
+        if fresh:
+            self._say(plan_formats.change(task))
+
+    def _say(self, line: str) -> None:
+        if not self._quiet:
+            terminal.say(line)
+
+
+def _without_tasks(plan: client.Answer) -> str:
+    remarks = "; ".join(plan_formats.remarks(plan))
+    return f"plan {plan['session_id']} {plan['status']}" + (f": {remarks}" if remarks else "")
+
+
+async def _waiting(connected: client.Client, plan: client.Answer) -> list[client.Answer]:
+    """
+    Return the runs of a plan if all of them wait for people, and for nothing that comes by itself.
+    """
+    begun = [task["run_id"] for task in plan["tasks"] if task["status"] == "running"]
+    begun += [plan["chief_run_id"]] if plan_formats.chief_is_at_work(plan) else []
+    if None in begun:
+        return []
+    details = [await connected.detail(run_id) for run_id in begun]
+    stuck = [await _is_stuck(connected, detail) for detail in details]
+    return details if all(stuck) else []
+
+
+async def _is_stuck(connected: client.Client, detail: client.Answer) -> bool:
+    if detail["status"] not in _WAITING:
+        return False
+    gates = await asking.open_gates(connected, detail["run_id"])
+    return not gates or not all(gate["expires_at"] for gate in gates)
+
+
+async def _tell_rest(
+    connected: client.Client, plan: client.Answer, waiting: Sequence[client.Answer], as_json: bool
+) -> int:
+    if as_json:
+        terminal.say_json(plan)
+    else:
+        terminal.say(plan_formats.standing(plan))
+    for detail in waiting:
+        await _tell_waiting(connected, detail)
+    for line in plan_formats.remarks(plan):
+        terminal.warn(line)
+    interrupted = connected.stopping and not rests(plan)
+    if interrupted:
+        terminal.warn("interrupted")
+    for command in plan_formats.next_commands(plan) if not waiting else ():
+        terminal.warn(f"  go on with: {command}")
+    return endings.ExitCode.INTERRUPTED if interrupted else endings.of_plan(plan["status"])
+
+
+async def _tell_waiting(connected: client.Client, detail: client.Answer) -> None:
+    run_id = detail["run_id"]
+    if detail["status"] == "paused":
+        terminal.warn(f"run {run_id} is paused: {detail.get('reason') or 'a person lets it go on'}")
+        terminal.warn(f"  go on with: control-room runs unpause {run_id}")
+    for gate in await asking.open_gates(connected, run_id):
+        terminal.warn(f"run {run_id}, {gate['key']}: {formats.cell(gate['prompt'])}")
+        terminal.warn(f"  answer with: control-room gates answer {gate['gate_id']} {'|'.join(gate['options'])}")

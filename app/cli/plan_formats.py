@@ -1,0 +1,182 @@
+"""
+How session plans read for people: lists, checklists, changes, and what to type next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from app.cli import formats
+
+_MARKS = {"done": "[x]", "running": "[>]", "needs_scoping": "[?]", "failed": "[!]"}
+_NOT_BEGUN = "[ ]"
+_ORDER = ("done", "running", "pending", "blocked", "needs_scoping", "failed")
+_HINTS = 3
+
+Plan = Mapping[str, Any]
+Task = Mapping[str, Any]
+
+
+def plans(found: Sequence[Plan]) -> str:
+    """
+    Return a list of plans.
+    """
+    if not found:
+        return "there are no such plans"
+    rows = [
+        (plan["session_id"], plan["status"], counts(plan["tasks"]), plan["created_at"], plan["intent"])
+        for plan in found
+    ]
+    return formats.table(("session_id", "status", "tasks", "created_at", "intent"), rows)
+
+
+def plan(found: Plan) -> str:
+    """
+    Return a plan as a checklist, with what is asked, what has failed, and what can be typed next.
+    """
+    parts = [_heading(found)]
+    if found["tasks"]:
+        parts.append(_checklist(found["tasks"]))
+    parts.append("\n".join(remarks(found)))
+    parts.append("\n".join(f"next: {command}" for command in next_commands(found)))
+    return "\n\n".join(part for part in parts if part)
+
+
+def counts(tasks: Mapping[str, int]) -> str:
+    """
+    Return how many tasks are in each state.
+    """
+    return ", ".join(f"{tasks[state]} {state}" for state in _ORDER if tasks.get(state)) or "no tasks"
+
+
+def standing(found: Plan) -> str:
+    """
+    Return where a plan stands, on one line.
+    """
+    states = [task["status"] for task in found["tasks"]]
+    told = counts({state: states.count(state) for state in states})
+    return f"plan {found['session_id']} {found['status']}: {told}"
+
+
+def change(task: Task) -> str:
+    """
+    Return what has become of a task, on one line.
+    """
+    told = {
+        "running": f"run {task['run_id']}",
+        "done": took(task),
+        "failed": _error(task),
+        "needs_scoping": question(task),
+        "blocked": after(task),
+    }.get(task["status"], "")
+    line = f"  {task['id']:<4} {task['status']:<13} {formats.cell(task['description'])}"
+    return f"{line}  {told}" if told else line
+
+
+def remarks(found: Plan) -> Iterator[str]:
+    """
+    Return what a person must know of a plan: why there are no tasks, what is asked, and what has failed.
+    """
+    if chief_is_at_work(found):
+        run = f", in run {found['chief_run_id']}" if found["chief_run_id"] else ""
+        yield f"the chief splits the intent into tasks{run}"
+    if found["error"]:
+        yield f"error: {formats.error(found['error'])}"
+    for task in found["tasks"]:
+        if task["status"] == "needs_scoping":
+            yield f"task {task['id']} asks: {question(task)}"
+        elif task["status"] == "failed":
+            yield f"task {task['id']} failed: {_error(task)}"
+
+
+def next_commands(found: Plan) -> list[str]:
+    """
+    Return what can be typed next, the most likely first; answers to open questions before all.
+    """
+    tasks = found["tasks"]
+    asked = [_command(found, "answer", task["id"], '"…"') for task in tasks if task["status"] == "needs_scoping"]
+    failed = [_command(found, "retry", task["id"]) for task in tasks if task["status"] == "failed"]
+    match found["status"]:
+        case "draft" if chief_is_at_work(found):
+            return [_command(found, "follow")]
+        case "draft" if tasks:
+            return [*asked[:_HINTS], _command(found, "approve")]
+        case "approved":
+            return [*asked[:_HINTS], _command(found, "start")]
+        case "paused":
+            return [*asked[:_HINTS], _command(found, "resume")]
+        case "running":
+            return [*asked[:_HINTS], *failed[:_HINTS]] or [_command(found, "follow")]
+        case "failed":
+            return failed[:_HINTS] or [_command(found, "start")]
+        case _:
+            return []
+
+
+def chief_is_at_work(found: Plan) -> bool:
+    """
+    Tell whether the tasks are still being found.
+    """
+    return bool(found["awaits_chief"])
+
+
+def question(task: Task) -> str:
+    """
+    Return what is asked about a task.
+    """
+    return str(task["scoping_question"] or "which recipe does it?")
+
+
+def after(task: Task) -> str:
+    """
+    Return which tasks a task comes after.
+    """
+    return f"after {', '.join(map(str, task['deps']))}" if task["deps"] else ""
+
+
+def took(task: Task) -> str:
+    """
+    Return how long the run of a task took; empty where that is not known.
+    """
+    from app import clock
+
+    if not task["started_at"] or not task["ended_at"]:
+        return ""
+    return f"{(clock.instant(task['ended_at']) - clock.instant(task['started_at'])).total_seconds():.1f} s"
+
+
+def _heading(found: Plan) -> str:
+    names = ("intent", "working_dir", "parent_run_id")
+    more = [f"{name}: {found[name]}" for name in names if found[name]]
+    labels = (
+        [f"labels: {', '.join(f'{name}={value}' for name, value in found['labels'].items())}"]
+        if found["labels"]
+        else []
+    )
+    return "\n".join([f"plan {found['session_id']} {found['status']} (revision {found['revision']})", *more, *labels])
+
+
+def _checklist(tasks: Sequence[Task]) -> str:
+    names = ("", "task", "status", "after", "recipe", "run", "description")
+    rows = [
+        (
+            _MARKS.get(task["status"], _NOT_BEGUN),
+            task["id"],
+            f"{task['status']}, forced" if task["forced"] else task["status"],
+            ", ".join(map(str, task["deps"])),
+            task["recipe_id"],
+            task["run_id"],
+            task["description"],
+        )
+        for task in tasks
+    ]
+    return formats.table(names, rows)
+
+
+def _error(task: Task) -> str:
+    return formats.error(task["error"]) if task["error"] else ""
+
+
+def _command(found: Plan, verb: str, *parts: object) -> str:
+    return " ".join(["control-room plan", verb, *map(str, (found["session_id"], *parts))])

@@ -1,0 +1,200 @@
+"""
+The commands under `plan` that are about a plan as a whole.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from app.cli import arguments, endings, nesting, options, plan_formats, plan_tasks
+from app.cli.access import Access
+from app.cli.plan_changes import changed, detach, revision
+from app.cli.plan_client import Move
+
+if TYPE_CHECKING:
+    from app.cli import client
+    from app.control.plans import requests
+
+_STATES = ("draft", "approved", "running", "paused", "done", "failed")
+
+
+@click.group()
+def plan() -> None:
+    """
+    Make session plans, look after their tasks, and have them done.
+
+    A plan is begun only when it was approved and started. Without --server its tasks run in this process.
+    """
+
+
+@plan.command()
+@click.argument("intent", required=False)
+@click.option("--task", "tasks", multiple=True, metavar="TEXT", help="A task, in place of the chief's; repeatable.")
+@click.option("--in-order", is_flag=True, help="Let each task wait for the one before it.")
+@click.option("--file", "file", type=click.Path(path_type=Path), metavar="FILE", help="JSON of the whole plan.")
+@click.option("--working-dir", metavar="DIR", help="Folder to work in, below the project or absolute.")
+@click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="A label of its runs; repeatable.")
+@click.option("--priority", type=click.IntRange(-100, 100), help="Priority of its runs; higher goes first.")
+@click.option("--idempotency-key", metavar="KEY", help="A repetition with the same key finds the same plan.")
+@detach
+@options.as_json
+@options.anywhere
+def create(place: options.Place, as_json: bool, detach: bool, **given: Any) -> int:
+    """
+    Make a plan: of INTENT, which the chief splits into tasks, of tasks, or of a file.
+
+    Beside tasks INTENT is only a title.
+    """
+    new = _new(**given)
+    return changed(place, lambda connected: connected.plans.create(new), as_json, detach=detach, follows=True)
+
+
+@plan.command("list")
+@click.option("--status", type=click.Choice(_STATES), help="Only plans in this state.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=100, help="Most plans to show.")
+@options.as_json
+@options.anywhere
+def list_(place: options.Place, as_json: bool, **filters: Any) -> int:
+    """
+    List plans, newest first.
+    """
+    from app.engine import plans as engine_plans
+
+    query = engine_plans.PlanQuery(**filters)
+    return endings.shown(place.ask(lambda connected: connected.plans.list(query)), as_json, plan_formats.plans)
+
+
+@plan.command()
+@click.argument("session_id")
+@options.as_json
+@options.anywhere
+def show(place: options.Place, as_json: bool, session_id: str) -> int:
+    """
+    Show a plan as a checklist, and what to type next.
+    """
+    found = place.ask(lambda connected: connected.plans.show(session_id))
+    return endings.shown(found, as_json, plan_formats.plan)
+
+
+@plan.command()
+@click.argument("session_id")
+@options.as_json
+@options.anywhere
+def follow(place: options.Place, as_json: bool, session_id: str) -> int:
+    """
+    Show the changes of a plan until it rests; without --server, go on with it in this process.
+    """
+    from app.cli import plan_following
+
+    async def work(connected: client.Client) -> int:
+        return await plan_following.follow(connected, await connected.plans.go_on(session_id), as_json)
+
+    return place.ask(work, Access.CHANGE)
+
+
+@plan.command()
+@click.argument("session_id")
+@revision
+@options.as_json
+@options.anywhere
+def approve(place: options.Place, as_json: bool, session_id: str, revision: int | None) -> int:
+    """
+    Say that a draft is good as it is; it can be started then.
+    """
+    return _moved(place, session_id, Move.APPROVE, revision, as_json)
+
+
+@plan.command()
+@click.argument("session_id")
+@revision
+@detach
+@options.as_json
+@options.anywhere
+def start(place: options.Place, as_json: bool, session_id: str, revision: int | None, detach: bool) -> int:
+    """
+    Begin an approved plan, or one that can go on, and show its changes until it rests.
+    """
+    return _moved(place, session_id, Move.START, revision, as_json, detach=detach, follows=True)
+
+
+@plan.command()
+@click.argument("session_id")
+@revision
+@options.as_json
+@options.anywhere
+def pause(place: options.Place, as_json: bool, session_id: str, revision: int | None) -> int:
+    """
+    Begin no further task; those that run go on to their end.
+    """
+    return _moved(place, session_id, Move.PAUSE, revision, as_json)
+
+
+@plan.command()
+@click.argument("session_id")
+@revision
+@detach
+@options.as_json
+@options.anywhere
+def resume(place: options.Place, as_json: bool, session_id: str, revision: int | None, detach: bool) -> int:
+    """
+    Let a paused plan go on, and show its changes until it rests.
+    """
+    return _moved(place, session_id, Move.RESUME, revision, as_json, detach=detach, follows=True)
+
+
+@plan.command()
+@click.argument("session_id")
+@click.argument("tasks", nargs=-1, required=True, type=click.IntRange(1), metavar="TASK...")
+@revision
+@options.as_json
+@options.anywhere
+def order(place: options.Place, as_json: bool, session_id: str, tasks: tuple[int, ...], revision: int | None) -> int:
+    """
+    Put the tasks in another order: all their numbers, none before one that it depends on.
+    """
+    return changed(place, lambda connected: connected.plans.reorder(session_id, tasks, revision), as_json)
+
+
+def _moved(place: options.Place, session_id: str, move: Move, revision: int | None, as_json: bool, **how: bool) -> int:
+    return changed(place, lambda connected: connected.plans.move(session_id, move, revision), as_json, **how)
+
+
+def _new(
+    intent: str | None,
+    tasks: tuple[str, ...],
+    in_order: bool,
+    file: Path | None,
+    labels: tuple[str, ...],
+    **given: Any,
+) -> requests.NewPlan:
+    from app.cli import plan_files
+    from app.control.plans import requests
+
+    if file is not None and (intent is not None or tasks):
+        raise click.UsageError("--file holds the whole plan: leave INTENT and --task out.")
+    if file is None and intent is None and not tasks:
+        raise click.UsageError("say what is wanted: INTENT, --task or --file.")
+    if in_order and not tasks:
+        raise click.UsageError("--in-order is about the tasks of --task.")
+    made = plan_files.read(file) if file is not None else requests.NewPlan(intent=intent, tasks=_tasks(tasks, in_order))
+    told = {name: value for name, value in given.items() if value is not None}
+    if labels:
+        told["labels"] = {**made.labels, **arguments.labels(labels)}
+    return dataclasses.replace(made, **{"parent_run_id": made.parent_run_id or nesting.parent_run_id()} | told)
+
+
+def _tasks(texts: tuple[str, ...], in_order: bool) -> tuple[requests.NewTask, ...]:
+    from app.control.plans import requests
+
+    return tuple(
+        requests.NewTask(id=number, description=text, deps=(number - 1,) if in_order and number > 1 else ())
+        for number, text in enumerate(texts, 1)
+    )
+
+
+for command in plan_tasks.COMMANDS:
+    plan.add_command(command)

@@ -1,0 +1,385 @@
+"""
+The commands `control-room plan`, in a folder and towards a service.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance import processes, programs
+
+CHIEF = {"id": "chief-test", "archetype": "chief", "tier": "t3", "backend": "script", "role": "You split work."}
+SPLIT = {
+    "tasks": [
+        {"id": 1, "description": "A small task at the gate", "args": {"words": "gate"}, "deps": [], "dod": "A text"},
+        {"id": 2, "description": "A small task", "deps": [1], "dod": "", "scoping_question": "Where?"},
+    ]
+}
+BROKEN = {"error": {"code": "model_crashed", "message": "the model broke"}}
+GATE = {"description": "A small task at the gate", "args": {"words": "gate"}}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> programs.Project:
+    """
+    Make a project with a chief.
+    """
+    made = programs.make_project(tmp_path / "project")
+    made.write("agents.json", programs.AGENTS | {"agents": [*programs.AGENTS["agents"], CHIEF]})
+    return made
+
+
+@pytest.fixture(params=["folder", "service"])
+def place(request: pytest.FixtureRequest, project: programs.Project) -> Iterator[tuple[str, ...]]:
+    """
+    Return the options that name the folder, or its service.
+    """
+    with contextlib.ExitStack() as closing:
+        if request.param == "folder":
+            yield ("--project", str(project.path))
+        else:
+            yield ("--server", closing.enter_context(programs.service(project)).url)
+
+
+def plan(*arguments: str | Path, code: int = 0) -> programs.Ended:
+    """
+    Execute a command under `plan`.
+    """
+    return programs.control_room("plan", *arguments, code=code)
+
+
+def asked(*arguments: str | Path, code: int = 0) -> Any:
+    """
+    Execute a command under `plan` with `--json`.
+    """
+    return programs.asked("plan", *arguments, code=code)
+
+
+def made(tmp_path: Path, place: tuple[str, ...], *tasks: dict[str, Any]) -> str:
+    """
+    Make a plan of a file and return its id.
+    """
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps({"tasks": list(tasks) or [GATE]}))
+    return str(asked("create", "--file", file, *place)["session_id"])
+
+
+def test_plan_is_made_looked_after_and_done(tmp_path: Path, place: tuple[str, ...]):
+    """
+    Tasks from a file are shown as a checklist, approved, begun, and followed line by line until all are done.
+    """
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps({"intent": "Two gates", "tasks": [GATE, GATE | {"deps": [1]}]}))
+    created = plan("create", "--file", file, "--label", "book=one", *place).stdout
+    session = created.split()[1]
+    listed = plan("list", "--status", "draft", *place).stdout.splitlines()
+    early = plan("start", session, *place, code=1)
+    plan("approve", session, *place)
+    started = plan("start", session, *place).stdout.splitlines()
+    shown = asked("show", session, *place)
+    runs = programs.asked("runs", "list", *place)
+
+    assert created.splitlines()[:3] == [f"plan {session} draft (revision 1)", "intent: Two gates", "labels: book=one"]
+    assert f"next: control-room plan approve {session}" in created
+    assert listed[1].split()[:6] == [session, "draft", "1", "pending,", "1", "blocked"]
+    assert "wrong_state" in early.stderr
+    changes = [line.split()[:2] for line in started if line.startswith("  ")]
+    assert [change for change in changes if change[1] in ("running", "done")] == [
+        ["1", "running"], ["1", "done"], ["2", "running"], ["2", "done"],
+    ]  # fmt: skip
+    assert started[-1] == f"plan {session} done: 2 done"
+    assert [task["status"] for task in shown["tasks"]] == ["done", "done"]
+    assert {run["run_id"] for run in runs} == {task["run_id"] for task in shown["tasks"]}
+    assert {run["owner"] for run in runs} == {"service"}
+
+
+def test_tasks_on_the_command_line(place: tuple[str, ...]):
+    """
+    `--task` makes tasks, `--in-order` lets each wait for the one before; an intent beside them is their title.
+    """
+    found = asked("create", "Tidy", "--task", "a small task", "--task", "another small task", "--in-order", *place)
+
+    assert (found["intent"], found["created_by"]) == ("Tidy", "user")
+    assert [(task["id"], task["deps"], task["status"]) for task in found["tasks"]] == [
+        (1, [], "needs_scoping"),
+        (2, [1], "needs_scoping"),
+    ]
+
+
+def test_open_question_ends_the_following_and_an_answer_goes_on(tmp_path: Path, place: tuple[str, ...]):
+    """
+    A plan that only waits for an answer ends the command with 1 and says what to type; that ends with 0.
+    """
+    session = made(tmp_path, place, GATE, {"description": "a small task"})
+    plan("approve", session, *place)
+    stopped = plan("start", session, *place, code=1)
+    refused = plan("answer", session, "1", "x", *place, code=1)
+    answered = plan("answer", session, "2", "at the gate", "--arg", "words=gate", *place)
+    shown = asked("show", session, *place)
+
+    assert stopped.stdout.splitlines()[-1] == f"plan {session} running: 1 done, 1 needs_scoping"
+    assert "task 2 asks: " in stopped.stderr
+    assert f'go on with: control-room plan answer {session} 2 "…"' in stopped.stderr
+    assert "task_begun" in refused.stderr or "wrong_state" in refused.stderr
+    assert answered.stdout.splitlines()[-1] == f"plan {session} done: 2 done"
+    assert shown["tasks"][1]["scoping_answer"] == "at the gate"
+
+
+def test_failed_task_is_retried(project: programs.Project, tmp_path: Path, place: tuple[str, ...]):
+    """
+    A failure ends the following with 1, its reason and the retry to type; what it had done before is not done again.
+    """
+    project.say(draft=BROKEN)
+    session = made(tmp_path, place, GATE, GATE | {"deps": [1]})
+    plan("approve", session, *place)
+    failed = plan("start", session, *place, code=1)
+    project.say()
+    retried = asked("retry", session, "1", *place)
+    steps = programs.asked("runs", "steps", retried["tasks"][0]["run_id"], *place)
+
+    assert failed.stdout.splitlines()[-1] == f"plan {session} failed: 1 blocked, 1 failed"
+    assert "task 1 failed: " in failed.stderr
+    assert f"go on with: control-room plan retry {session} 1" in failed.stderr
+    assert retried["status"] == "done"
+    assert [step["step_id"] for step in steps].count("brief") == 1
+
+
+def test_blocked_task_is_forced(project: programs.Project, tmp_path: Path, place: tuple[str, ...]):
+    """
+    A task behind a failed one is begun by force; a fresh retry makes another run.
+    """
+    project.say(draft=[BROKEN, "later"])
+    session = made(tmp_path, place, GATE, GATE | {"deps": [1]})
+    plan("approve", session, *place)
+    plan("start", session, *place, code=1)
+    project.say()
+    forced = asked("force-start", session, "2", *place, code=1)
+    again = plan("force-start", session, "2", *place, code=1)
+    fresh = asked("retry", session, "1", "--fresh", *place)
+
+    assert [(task["status"], task["forced"]) for task in forced["tasks"]] == [("failed", False), ("done", True)]
+    assert "wrong_state" in again.stderr
+    assert fresh["status"] == "done"
+    assert fresh["tasks"][0]["earlier_runs"] == [forced["tasks"][0]["run_id"]]
+
+
+def test_intent_is_split_by_the_chief(project: programs.Project, place: tuple[str, ...]):
+    """
+    An intent alone is followed until the chief has found the tasks; questions and approval are what to type then.
+    """
+    project.say(**{"chief*": json.dumps(SPLIT)})
+    created = plan("create", "Write at the gate, and elsewhere", *place)
+    session = created.stdout.split()[1]
+    shown = asked("show", session, *place)
+    plan("answer", session, "2", "At the gate, too", "--arg", "words=gate", *place)
+    plan("approve", session, *place)
+    started = plan("start", session, *place)
+
+    assert "the chief splits the intent into tasks, in run" in created.stdout
+    assert f"control-room plan approve {session}" in created.stderr
+    assert (shown["created_by"], shown["status"], len(shown["tasks"])) == ("chief", "draft", 2)
+    assert started.stdout.splitlines()[-1] == f"plan {session} done: 2 done"
+
+
+def test_tasks_are_added_changed_ordered_and_removed(tmp_path: Path, place: tuple[str, ...]):
+    """
+    The editing commands change what they name and leave the rest.
+    """
+    session = made(tmp_path, place, GATE, GATE)
+    added = asked(
+        "add", session, "A small task", "--recipe", "small", "--arg", "words=gate", "--after", "1", "--dod", "Good",
+        "--ask", "Which gate?", "--id", "7", *place,
+    )["tasks"][-1]  # fmt: skip
+    changed = asked("edit", session, "7", "--description", "Another small task", "--no-deps", "--no-question", *place)
+    kept = changed["tasks"][-1]
+    ordered = asked("order", session, "7", "2", "1", *place)
+    removed = asked("remove", session, "2", *place)
+    bare = asked("edit", session, "7", "--no-args", "--any-recipe", "--after", "1", *place)["tasks"]
+
+    assert {name: added[name] for name in ("id", "recipe_id", "args", "deps", "dod", "status", "scoping_question")} == {
+        "id": 7, "recipe_id": "small", "args": {"words": "gate"}, "deps": [1], "dod": "Good", "status": "needs_scoping",
+        "scoping_question": "Which gate?",
+    }  # fmt: skip
+    assert (kept["description"], kept["deps"], kept["status"]) == ("Another small task", [], "pending")
+    assert (kept["args"], kept["dod"], kept["recipe_id"]) == ({"words": "gate"}, "Good", "small")
+    assert [task["id"] for task in ordered["tasks"]] == [7, 2, 1]
+    assert [task["id"] for task in removed["tasks"]] == [7, 1]
+    assert {task["id"]: (task["args"], task["deps"]) for task in bare}[7] == ({}, [1])
+
+
+def test_pause_and_resume(project: programs.Project, tmp_path: Path):
+    """
+    Towards a service: `--detach` only starts, a pause holds at the task boundary, and `resume` follows to the end.
+    """
+    project.say(draft=[{"text": "slow", "delay_seconds": 1}, "later"])
+    with programs.service(project) as service:
+        place = ("--server", service.url)
+        session = made(tmp_path, place, GATE, GATE | {"deps": [1]})
+        asked("approve", session, *place)
+        detached = asked("start", session, "--detach", *place)
+        paused = asked("pause", session, *place)
+        held = plan("follow", session, *place, code=1)
+        resumed = plan("resume", session, *place)
+
+    assert (detached["status"], paused["status"]) == ("running", "paused")
+    assert held.stdout.splitlines()[-1] == f"plan {session} paused: 1 done, 1 pending"
+    assert f"control-room plan resume {session}" in held.stderr
+    assert resumed.stdout.splitlines()[-1] == f"plan {session} done: 2 done"
+
+
+WRONG: list[tuple[tuple[str, ...], int, str]] = [
+    (("show", "sp_none"), 4, "plan_not_found"),
+    (("show", "../x"), 4, "not_found"),
+    (("approve", "sp_none"), 4, "plan_not_found"),
+    (("create",), 2, "INTENT"),
+    (("create", ""), 2, "$.intent"),
+    (("create", "x", "--file", "plan.json"), 2, "--file"),
+    (("create", "--file", "none.json"), 2, "file_unreadable"),
+    (("create", "x", "--in-order"), 2, "--in-order"),
+    (("create", "--task", ""), 2, "$.tasks[0].description"),
+    (("create", "--task", "x" * 4001), 2, "$.tasks[0].description"),
+    (("create", "--task", "x", "--label", "a:b=c"), 2, "$.labels"),
+    (("create", "--task", "x", "--working-dir", "/etc"), 2, "working_dir_refused"),
+    (("order", "sp_none"), 2, "TASK"),
+    (("order", "sp_none", "0"), 2, "0"),
+    (("remove", "sp_none", "x"), 2, "x"),
+    (("edit", "sp_none", "1", "--recipe", "x", "--any-recipe"), 2, "--any-recipe"),
+    (("edit", "sp_none", "1", "--after", "1", "--no-deps"), 2, "--no-deps"),
+    (("add", "sp_none", "x", "--arg", "y"), 2, "--arg"),
+]
+"""Commands that cannot be meant, their exit code, and what is named."""
+
+
+def test_what_cannot_be_meant_is_told(place: tuple[str, ...]):
+    """
+    Wrong commands, wrong values and plans that are not there have their exit code, and the place is named.
+    """
+    for arguments, code, told in WRONG:
+        assert told in plan(*arguments, *place, code=code).stderr, arguments
+
+
+def test_changes_name_what_was_seen(tmp_path: Path, place: tuple[str, ...]):
+    """
+    With `--revision` a change that missed another one is refused with 1.
+    """
+    session = made(tmp_path, place)
+    for arguments in (("approve",), ("remove", "1"), ("order", "1"), ("edit", "1", "--dod", "x"), ("add", "x")):
+        verb, *rest = arguments
+        refused = plan(verb, session, *rest, "--revision", "7", *place, code=1)
+
+        assert "plan_changed" in refused.stderr
+    assert asked("approve", session, "--revision", "1", *place)["revision"] == 2
+
+
+def test_key_makes_one_plan(place: tuple[str, ...]):
+    """
+    A repetition under one key finds the plan; another request under it is refused.
+    """
+    first = asked("create", "--task", "a small task", "--idempotency-key", "one", *place)
+    again = asked("create", "--task", "a small task", "--idempotency-key", "one", *place)
+    other = plan("create", "--task", "another", "--idempotency-key", "one", *place, code=1)
+
+    assert again == first
+    assert "idempotency_conflict" in other.stderr
+
+
+def test_detach_needs_a_service(project: programs.Project, tmp_path: Path):
+    """
+    In a folder nobody would go on with the plan.
+    """
+    place = ("--project", str(project.path))
+    session = made(tmp_path, place)
+
+    assert "--server" in plan("start", session, "--detach", *place, code=2).stderr
+
+
+def test_folder_of_a_service_is_only_looked_at(project: programs.Project, tmp_path: Path):
+    """
+    Beside a service plans are shown the same, and changed by nobody else; the address to ask is named.
+    """
+    with programs.service(project) as service:
+        here, there = ("--project", str(project.path)), ("--server", service.url)
+        session = made(tmp_path, there)
+        shown = [asked("show", session, *place) for place in (here, there)]
+        listed = [asked("list", *place) for place in (here, there)]
+        for arguments in (("approve", session), ("create", "--task", "x"), ("follow", session)):
+            refused = plan(*arguments, *here, code=5)
+
+            assert f"--server {service.url}" in refused.stderr
+
+    assert shown[0] == shown[1]
+    assert listed[0] == listed[1]
+
+
+def test_nothing_is_there_in_a_fresh_folder(tmp_path: Path):
+    """
+    A folder without a data directory has no plans, and looking makes none.
+    """
+    (tmp_path / "fresh").mkdir()
+    place = ("--project", str(tmp_path / "fresh"))
+
+    assert plan("list", *place).stdout.strip() == "there are no such plans"
+    plan("show", "sp_none", *place, code=4)
+    assert list((tmp_path / "fresh").iterdir()) == []
+
+
+def test_interrupted_plan_goes_on_where_it_was(project: programs.Project, tmp_path: Path):
+    """
+    Ctrl-C ends a plan in process with 130 and names the command that goes on with it; no finished step is repeated.
+    """
+    project.say(draft=[{"hang": True}])
+    place = ("--project", str(project.path))
+    session = made(tmp_path, place, GATE, GATE | {"deps": [1]})
+    plan("approve", session, *place)
+    process = processes.start(
+        "app", "plan", "start", session,
+        environ=programs.environment(project, CONTROL_ROOM_STOP_GRACE_SECONDS="0.2"), folder=project.path,
+    )  # fmt: skip
+    for line in process.stdout:
+        if line.split()[:2] == ["1", "running"]:
+            break
+    process.send_signal(signal.SIGINT)
+    ended, said = process.wait(programs.STOP_SECONDS), process.stderr.read()
+    process.stdout.close()
+    process.stderr.close()
+    left = asked("show", session, *place)
+    project.say()
+    followed = plan("follow", session, *place)
+    shown = asked("show", session, *place)
+
+    assert ended == 130, said
+    assert f"go on with: control-room plan follow {session}" in said
+    assert [task["status"] for task in left["tasks"]] == ["running", "blocked"]
+    assert followed.stdout.splitlines()[-1] == f"plan {session} done: 2 done"
+    assert shown["tasks"][0]["run_id"] == left["tasks"][0]["run_id"]
+
+
+def test_run_that_asks_ends_the_following(project: programs.Project, tmp_path: Path):
+    """
+    A task whose run waits at a gate ends the following with 1 and names the answer to give.
+    """
+    project.write("recipes/orchestrate/none.txt", "")
+    project.write(
+        "recipes/amplifier/ship.yaml",
+        "name: ship\ndescription: Ship it\nversion: 1.0.0\nschema: '1.7'\ntags: [ship it]\n"
+        "stages:\n  - name: one\n    steps:\n      - {id: say, type: bash, command: 'true'}\n"
+        "    approval: {required: true, prompt: 'Ship it?'}\n",
+    )
+    place = ("--project", str(project.path))
+    session = made(tmp_path, place, {"description": "Ship it", "recipe_id": "ship"})
+    plan("approve", session, *place)
+    waiting = plan("start", session, *place, code=1)
+    gate = programs.asked("gates", *place)[0]
+    answered = programs.control_room("gates", "answer", gate["gate_id"], "approve", *place)
+    ended = plan("follow", session, *place)
+
+    assert f"control-room gates answer {gate['gate_id']}" in waiting.stderr
+    assert answered.returncode == 0
+    assert ended.stdout.splitlines()[-1] == f"plan {session} done: 1 done"

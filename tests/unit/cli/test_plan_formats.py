@@ -1,0 +1,175 @@
+"""
+How session plans read for people.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from app.cli import endings, plan_following, plan_formats
+from app.engine import plans
+from app.engine.plans import PlanState, TaskState
+
+AT = "2026-02-10T14:30:00.000Z"
+ERROR = {"code": "empty_reply", "message": "the agent said nothing", "key": "draft", "detail": {}}
+RUN = "20260210T143000Z-k3x9af"
+SCENE, AUDIT = "creative_draft_scene", "analytical_consistency"
+TASKS = (
+    plans.Task(
+        id=1,
+        description="Write scene 21",
+        recipe_id=SCENE,
+        status=TaskState.DONE,
+        run_id=RUN,
+        started_at=AT,
+        ended_at="2026-02-10T14:30:12.250Z",
+    ),
+    plans.Task(id=2, description="Write scene 22", recipe_id=SCENE, deps=(1,), status=TaskState.RUNNING, run_id=RUN),
+    plans.Task(id=3, description="Check\nboth", recipe_id=AUDIT, deps=(1, 2), status=TaskState.BLOCKED),
+    plans.Task(id=4, description="Audit", scoping_question="Which themes?", status=TaskState.NEEDS_SCOPING),
+    plans.Task(id=5, description="Pace it", recipe_id=AUDIT, status=TaskState.FAILED, run_id=RUN, error=ERROR),
+    plans.Task(id=6, description="Sweep up", recipe_id=AUDIT, status=TaskState.PENDING),
+)
+"""A task in each state."""
+
+
+def plan(status: PlanState, *tasks: plans.Task, **fields: Any) -> dict[str, Any]:
+    """
+    Return a plan as JSON.
+    """
+    made = plans.Plan(session_id="sp_x", status=status, created_at=AT, updated_at=AT, tasks=tasks)
+    return dataclasses.replace(made, **fields).to_json()
+
+
+def with_states(status: PlanState, *states: TaskState, **fields: Any) -> dict[str, Any]:
+    """
+    Return a plan with tasks in these states.
+    """
+    tasks = [
+        plans.Task(id=number, description="x", recipe_id="quick", status=state)
+        for number, state in enumerate(states, 1)
+    ]
+    return plan(status, *tasks, **fields)
+
+
+def test_plan_is_a_checklist():
+    """
+    Each task has its mark, state, dependencies, recipe and run; questions and errors stand below, then what to type.
+    """
+    lines = plan_formats.plan(
+        plan(PlanState.RUNNING, *TASKS, intent="Scenes 21 and 22", labels={"book": "one"})
+    ).splitlines()
+
+    assert lines[:3] == ["plan sp_x running (revision 1)", "intent: Scenes 21 and 22", "labels: book=one"]
+    assert lines[4].split() == ["TASK", "STATUS", "AFTER", "RECIPE", "RUN", "DESCRIPTION"]
+    assert [line[:3] for line in lines[5:11]] == ["[x]", "[>]", "[ ]", "[?]", "[!]", "[ ]"]
+    assert lines[5].split() == ["[x]", "1", "done", "-", "creative_draft_scene", RUN, "Write", "scene", "21"]
+    assert lines[7].split()[2:] == ["3", "blocked", "1,", "2", AUDIT, "-", "Check", "both"]
+    assert lines[12:14] == ["task 4 asks: Which themes?", "task 5 failed: the agent said nothing [empty_reply]"]
+    assert lines[15:] == ['next: control-room plan answer sp_x 4 "…"', "next: control-room plan retry sp_x 5"]
+
+
+def test_forced_task_is_told():
+    """
+    A task that was begun at somebody's own risk says so.
+    """
+    forced = dataclasses.replace(TASKS[1], forced=True)
+
+    assert "running, forced" in plan_formats.plan(plan(PlanState.RUNNING, forced))
+
+
+def test_plan_that_the_chief_makes_says_so():
+    """
+    While the chief is at work its run is named; when it has failed, why.
+    """
+    at_work = plan(PlanState.DRAFT, awaits_chief=True, chief_run_id=RUN, intent="All")
+    failed = plan(PlanState.FAILED, chief_run_id=RUN, error=ERROR)
+
+    assert f"the chief splits the intent into tasks, in run {RUN}" in plan_formats.plan(at_work)
+    assert "error: the agent said nothing [empty_reply]" in plan_formats.plan(failed)
+
+
+@pytest.mark.parametrize(
+    ("found", "commands"),
+    [
+        (plan(PlanState.DRAFT, awaits_chief=True), ["follow sp_x"]),
+        (plan(PlanState.DRAFT), []),
+        (with_states(PlanState.DRAFT, TaskState.PENDING), ["approve sp_x"]),
+        (with_states(PlanState.DRAFT, TaskState.NEEDS_SCOPING), ['answer sp_x 1 "…"', "approve sp_x"]),
+        (with_states(PlanState.APPROVED, TaskState.PENDING), ["start sp_x"]),
+        (with_states(PlanState.RUNNING, TaskState.RUNNING), ["follow sp_x"]),
+        (with_states(PlanState.RUNNING, TaskState.DONE, TaskState.NEEDS_SCOPING), ['answer sp_x 2 "…"']),
+        (with_states(PlanState.PAUSED, TaskState.PENDING), ["resume sp_x"]),
+        (with_states(PlanState.FAILED, TaskState.FAILED, TaskState.BLOCKED), ["retry sp_x 1"]),
+        (with_states(PlanState.FAILED, *[TaskState.FAILED] * 9), [f"retry sp_x {number}" for number in (1, 2, 3)]),
+        (plan(PlanState.FAILED, error=ERROR), ["start sp_x"]),
+        (with_states(PlanState.DONE, TaskState.DONE), []),
+    ],
+)
+def test_next_command_is_named(found: dict[str, Any], commands: list[str]):
+    """
+    A plan says what to type next; answers to its questions come first.
+    """
+    assert plan_formats.next_commands(found) == [f"control-room plan {command}" for command in commands]
+
+
+def test_changes_are_lines():
+    """
+    What has become of a task is one line with what belongs to it: run, time, error, question or dependencies.
+    """
+    lines = [plan_formats.change(task).split() for task in plan(PlanState.RUNNING, *TASKS)["tasks"]]
+
+    assert lines[0] == ["1", "done", "Write", "scene", "21", "12.2", "s"]
+    assert lines[1][-2:] == ["run", RUN]
+    assert lines[2][-3:] == ["after", "1,", "2"]
+    assert lines[3][-2:] == ["Which", "themes?"]
+    assert lines[4][-1] == "[empty_reply]"
+    assert lines[5] == ["6", "pending", "Sweep", "up"]
+
+
+def test_plans_are_a_list():
+    """
+    A list shows each plan with the number of its tasks in each state; an empty one says so.
+    """
+    summary = plans.summary(
+        dataclasses.replace(plans.Plan(session_id="sp_x", created_at=AT, updated_at=AT), tasks=TASKS)
+    )
+    listed = plan_formats.plans([summary.to_json()])
+
+    assert listed.splitlines()[1].startswith(
+        "sp_x        draft   1 done, 1 running, 1 pending, 1 blocked, 1 needs_scoping"
+    )
+    assert plan_formats.plans([]) == "there are no such plans"
+
+
+@pytest.mark.parametrize(
+    ("found", "rests"),
+    [
+        (plan(PlanState.DRAFT, awaits_chief=True), False),
+        (with_states(PlanState.DRAFT, TaskState.PENDING), True),
+        (with_states(PlanState.RUNNING, TaskState.PENDING), False),
+        (with_states(PlanState.RUNNING, TaskState.NEEDS_SCOPING, TaskState.BLOCKED), True),
+        (with_states(PlanState.PAUSED, TaskState.RUNNING), False),
+        (with_states(PlanState.PAUSED, TaskState.PENDING), True),
+        (with_states(PlanState.FAILED, TaskState.FAILED, TaskState.RUNNING), False),
+        (with_states(PlanState.DONE, TaskState.DONE), True),
+    ],
+)
+def test_plan_rests_when_nothing_happens_by_itself(found: dict[str, Any], rests: bool):
+    """
+    A plan rests when no task runs or will be begun, and the chief is not at work.
+    """
+    assert plan_following.rests(found) is rests
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [("done", 0), ("failed", 1), ("paused", 1), ("running", 1), ("draft", 0), ("approved", 0)]
+)
+def test_rest_has_its_exit_code(status: str, code: int):
+    """
+    A followed plan's state decides the exit code: one that still runs waits for an answer.
+    """
+    assert endings.of_plan(PlanState(status).value) == code
