@@ -57,9 +57,15 @@ class Advance:
                 known = known.with_task(self._scoper.scoped(known, task))
         return rules.settled(known, {})
 
-    async def advance(self, session_id: str, endings: Mapping[str, RunFact]) -> plans.Plan | None:
+    async def advance(
+        self, session_id: str, endings: Mapping[str, RunFact], *, begins: bool = True
+    ) -> plans.Plan | None:
         """
         Settle a plan and begin what can be begun; return it as it stands then, None where there is none.
+
+        Args:
+            endings: What was heard of runs.
+            begins: Whether anything is begun, or gone on with that nobody has.
 
         Raises:
             errors.Conflict: `plan_damaged`.
@@ -69,8 +75,10 @@ class Advance:
         if plan is None:
             return None
         plan = await self._keeper.write(plan, await self.settled(plan, endings))
-        if not plan.tasks:
+        if not plan.tasks and (begins or plan.chief_run_id is not None):
             plan = await self._chief_heard(plan, endings)
+        if not begins:
+            return plan
         plan = await self._begin(plan)
         for run_id in running(plan):
             await self._facts.take_up(run_id)

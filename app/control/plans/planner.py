@@ -34,6 +34,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Worker:
+    begins: bool
+    """Whether it may begin tasks, and not only look at those that have begun."""
     bell: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the plan is to be looked at."""
     watches: dict[str, asyncio.Task[RunFact]] = field(default_factory=dict)
@@ -58,7 +60,7 @@ class Planner:
         self._passes = asyncio.Semaphore(_MOST_PASSES)
         self._broken: dict[str, BaseException] = {}
         self._looking: asyncio.Task[None] | None = None
-        self._works = False
+        self._works = self._serves = False
         self._stopped = asyncio.Event()
 
     # -- start and stop
@@ -68,11 +70,12 @@ class Planner:
         Begin to work; nothing when started already.
 
         Args:
-            recover: Whether the plans that an earlier life has left are gone on with, in the background.
+            recover: Whether this process is the service, which goes on with every plan, in the background; another one
+                goes on only with those that it is asked to, and notes of the others what becomes of their runs.
         """
         if self._works or self._stopped.is_set():
             return
-        self._works = True
+        self._works, self._serves = True, recover
         self._beginnings.listen(self._note)
         if recover:
             self._looking = asyncio.create_task(self._look(), name="plans")
@@ -105,14 +108,18 @@ class Planner:
         """
         See to a plan that may have something to go on with.
         """
+        self._wake(session_id, begins=True)
+
+    def _wake(self, session_id: str, *, begins: bool) -> None:
         if not self._works:
             return
         worker = self._workers.get(session_id)
         if worker is not None:
+            worker.begins |= begins
             worker.bell.set()
             return
         self._broken.pop(session_id, None)
-        worker = self._workers[session_id] = _Worker()
+        worker = self._workers[session_id] = _Worker(begins=begins)
         working = asyncio.create_task(self._work(session_id, worker), name=f"plan {session_id}")
         self._tasks.add(working)
         working.add_done_callback(lambda task: self._ended(session_id, task))
@@ -131,7 +138,7 @@ class Planner:
 
     def _note(self, start: runs.RunStart) -> None:
         if start.session_plan_task_id is not None or (start.idempotency_key or "").startswith(_KEY):
-            self.look_at(start.session_id)
+            self._wake(start.session_id, begins=self._serves)
 
     def _ended(self, session_id: str, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -182,7 +189,7 @@ class Planner:
                     _log.warning("the plan waits: %s", error.message, extra=facts)
                     pause = _longer(pause)
                 else:
-                    if plan is None or (advancing.at_rest(plan) and not worker.bell.is_set()):
+                    if plan is None or (_is_over(plan, worker) and not worker.bell.is_set()):
                         return
                     self._watch(worker, plan)
                 await self._rest(worker, pause)
@@ -200,7 +207,7 @@ class Planner:
     async def _pass(self, session_id: str, worker: _Worker) -> plans.Plan | None:
         endings = {run_id: await worker.watches.pop(run_id) for run_id in _over(worker)}
         async with self._passes, self._keeper.turn(session_id):
-            return await self._advance.advance(session_id, endings)
+            return await self._advance.advance(session_id, endings, begins=worker.begins)
 
     def _watch(self, worker: _Worker, plan: plans.Plan) -> None:
         wanted = advancing.running(plan)
@@ -217,6 +224,10 @@ class Planner:
         elif worker.watches:
             waits.append(asyncio.wait(worker.watches.values(), return_when=asyncio.FIRST_COMPLETED))
         await patience.first(*waits)
+
+
+def _is_over(plan: plans.Plan, worker: _Worker) -> bool:
+    return advancing.at_rest(plan) or not (worker.begins or advancing.running(plan))
 
 
 def _over(worker: _Worker) -> list[str]:

@@ -94,12 +94,14 @@ class Plans:
 
     async def rested(self, session_id: str) -> plans.Plan:
         """
-        Return a plan when nothing of it runs or is begun by itself any more, or when this process stops working on it.
+        Go on with a plan, and return it when nothing of it runs or is begun by itself any more, or when this process
+        stops working on it. A run that is paused, or that waits for a person, does not run.
 
         Raises:
             errors.NotFound, errors.Conflict: as `show`.
             errors.Unavailable: `planner_broken`.
         """
+        self._planner.look_at(session_id)
         return await self._waiter.rested(session_id)
 
     # -- the plan
@@ -261,8 +263,8 @@ class Plans:
     async def _retried(self, plan: plans.Plan, task_id: int, at: str, fresh: bool) -> plans.Plan:
         # Whether it may be is seen before anything is done.
         changed = moves.retried(plan, task_id, at, fresh=fresh)
-        run_id = rules.the_task(plan, task_id).run_id
-        if fresh or run_id is None or await self._advance.sent_on(run_id):
+        run_id = rules.the_task(changed, task_id).run_id
+        if run_id is None or await self._advance.sent_on(run_id):
             return changed
         return moves.retried(plan, task_id, at, fresh=True)
 

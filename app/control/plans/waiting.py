@@ -39,12 +39,19 @@ class Waiter:
         Raises:
             errors.NotFound, errors.Conflict: there is no such plan, or it cannot be read.
         """
-        news = self._keeper.news(session_id)
-        plan = await self._keeper.get(session_id)
-        if known not in (None, plan.revision) or advancing.at_rest(plan):
-            return plan
-        await patience.first(news.wait(), self._clock.sleep(seconds), self._runs.released())
-        return await self._keeper.get(session_id)
+        until = self._clock.monotonic() + seconds
+        released = asyncio.ensure_future(self._runs.released())
+        try:
+            while True:
+                news = self._keeper.news(session_id)
+                plan = await self._keeper.get(session_id)
+                left, known = until - self._clock.monotonic(), plan.revision if known is None else known
+                if plan.revision != known or advancing.at_rest(plan) or left <= 0 or released.done():
+                    return plan
+                # What is told may have been read before it was told.
+                await patience.first(news.wait(), self._clock.sleep(left), asyncio.wait([released]))
+        finally:
+            released.cancel()
 
     async def rested(self, session_id: str) -> plans.Plan:
         """

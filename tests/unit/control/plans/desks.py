@@ -15,6 +15,7 @@ from app import bootstrap, clock, settings
 from app.agents import backends
 from app.agents import performer as agent_performer
 from app.bootstrap import references, rooms
+from app.control import requests as run_requests
 from app.control.plans import requests
 from app.engine import conversations, issues, operations, plain, plans, ports, records, runner, stores
 from app.processes import supervisor
@@ -50,13 +51,36 @@ class Tools:
         return result
 
 
+class Place:
+    """
+    A project, and what is read of it once: its recipes and agents.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.project = make_project(root / "project")
+        """The project."""
+        self.chosen = settings.load({}, project=self.project.root, home=self.project.root / "home")
+        """Its settings."""
+        self.people = references.roster_of(self.chosen)
+        """Its agents."""
+        self.reference = references.reference_of(self.chosen, self.people, chores.world(chores.Toolbox()))
+        """Its recipes."""
+
+    def forget(self) -> None:
+        """
+        Read recipes and agents again, because they have changed.
+        """
+        self.people = references.roster_of(self.chosen)
+        self.reference = references.reference_of(self.chosen, self.people, chores.world(chores.Toolbox()))
+
+
 class Desk:
     """
     One life after another of a service over the same disk.
     """
 
-    def __init__(self, root: Path, *, limit: int = 8, time: clock.Clock | None = None) -> None:
-        self.project = make_project(root / "project")
+    def __init__(self, place: Place, *, limit: int = 8, time: clock.Clock | None = None) -> None:
+        self.place = place
         self.toolbox = chores.Toolbox()
         self.door = asyncio.Event()
         """While it is not set, every step of a chore is done and not told."""
@@ -146,6 +170,24 @@ class Desk:
         await self.room.plans.start(session_id)
         return session_id
 
+    def start_soon(self, session_id: str) -> asyncio.Task[plans.Plan]:
+        """
+        Begin to start a plan.
+        """
+        return asyncio.create_task(self.room.plans.start(session_id))
+
+    def create_soon(self, new: requests.NewPlan) -> asyncio.Task[requests.Created]:
+        """
+        Begin to make a plan.
+        """
+        return asyncio.create_task(self.room.plans.create(new))
+
+    async def resume(self, run_id: str) -> None:
+        """
+        Send a run on by hand.
+        """
+        await self.room.runs.resume(run_id, run_requests.ResumeRequest())
+
     async def show(self, session_id: str) -> plans.Plan:
         """
         Return a plan.
@@ -185,6 +227,12 @@ class Desk:
         found = await self.room.runs.list_runs(stores.RunQuery(limit=1000))
         return [row.status for row in reversed(found)]
 
+    async def run_ids(self) -> list[str]:
+        """
+        Return every run there is.
+        """
+        return [row.run_id for row in await self.room.runs.list_runs(stores.RunQuery(limit=1000))]
+
     async def issues(self) -> list[issues.IssueSummary]:
         """
         Return every issue there is.
@@ -208,13 +256,14 @@ class Desk:
             await asyncio.sleep(0)
 
     def _room(self) -> bootstrap.Room:
-        chosen = settings.load({}, project=self.project.root, home=self.project.root / "home", max_running=self.limit)
+        place = self.place
+        pool = dataclasses.replace(place.chosen.pool, max_running=self.limit)
+        chosen = dataclasses.replace(place.chosen, pool=pool)
         world = dataclasses.replace(chores.world(self.toolbox), clock=self.clock, probes=self.probes)
-        people = references.roster_of(chosen)
         talks = conversations.Conversations(self.sessions, self.store, world.drivers)
-        programs = supervisor.Supervisor(self.project.data / "processes", world.ids, {})
+        programs = supervisor.Supervisor(place.project.data / "processes", world.ids, {})
         around = references.surroundings_of(self.clock, programs, self.sessions)
-        asking = agent_performer.AgentPerformer(backends.Backends(people.backends, around), talks)
+        asking = agent_performer.AgentPerformer(backends.Backends(place.people.backends, around), talks)
         performers: dict[str, ports.Performer] = {
             operations.ToolCall.kind: Tools(self.toolbox, self.door),
             operations.AgentCall.kind: asking,
@@ -222,8 +271,7 @@ class Desk:
         equipment = runner.Equipment(
             performers=performers, clock=self.clock, masker=plain.Masker(), probes=self.probes, environ={}
         )
-        reference = references.reference_of(chosen, people, world)
-        return rooms._room(chosen, world, reference, equipment, self.store, talks, self.sessions)
+        return rooms._room(chosen, world, place.reference, equipment, self.store, talks, self.sessions)
 
 
 def make_project(root: Path) -> Project:
@@ -242,6 +290,13 @@ def task(description: str, *deps: int, **fields: Any) -> requests.NewTask:
     Return a task of a request.
     """
     return requests.NewTask(description=description, deps=deps, **fields)
+
+
+def intended(intent: str, key: str | None = None) -> requests.NewPlan:
+    """
+    Return a request for a plan that the chief makes.
+    """
+    return requests.NewPlan(intent=intent, idempotency_key=key)
 
 
 def stand(plan: plans.Plan) -> dict[str, str]:
@@ -263,6 +318,13 @@ async def soon(awaited: Awaitable[T]) -> T:
     Wait for something that must not take long.
     """
     return await asyncio.wait_for(awaited, 30)
+
+
+async def over(task: asyncio.Task[Any]) -> None:
+    """
+    Wait for the end of something, whatever that is.
+    """
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def until(holds: Callable[[], bool]) -> None:

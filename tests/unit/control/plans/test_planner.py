@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -19,12 +18,20 @@ from tests.unit.control.plans.desks import task
 from tests.unit.execution import pools
 
 
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> desks.Place:
+    """
+    Return a project for all desks.
+    """
+    return desks.Place(tmp_path_factory.mktemp("place"))
+
+
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[desks.Desk]:
+async def desk(place: desks.Place) -> AsyncIterator[desks.Desk]:
     """
     Return an open desk.
     """
-    opened = await desks.Desk(tmp_path).open()
+    opened = await desks.Desk(place).open()
     yield opened
     await opened.close()
 
@@ -74,9 +81,9 @@ async def test_what_a_run_is_told(desk: desks.Desk) -> None:
     assert (view.start.labels, view.start.priority, view.start.owner) == ({"book": "one"}, 3, "service")
 
 
-async def test_independent_tasks_run_together_up_to_the_limit(tmp_path: Path) -> None:
+async def test_independent_tasks_run_together_up_to_the_limit(place: desks.Place) -> None:
     """As many tasks of a plan run at a time as the pool has seats, begun in their order."""
-    desk = await desks.Desk(tmp_path, limit=3).open()
+    desk = await desks.Desk(place, limit=3).open()
     desk.toolbox.hold_all()
     session_id = await desk.started(*(task(f"sweep room {number}") for number in range(1, 8)))
     await desk.toolbox.begun(1, 2, 3)
@@ -353,9 +360,9 @@ async def test_a_damaged_plan_stops_nobody_else(desk: desks.Desk) -> None:
     assert desk.store.disk.read(f"sessions/{broken}/plan.json") == b"{"
 
 
-async def test_a_plan_written_by_hand_is_taken_up(tmp_path: Path) -> None:
+async def test_a_plan_written_by_hand_is_taken_up(place: desks.Place) -> None:
     """A file to the letter of the format, without fields of ours, is gone on with; unknown fields stay in it."""
-    desk = desks.Desk(tmp_path)
+    desk = desks.Desk(place)
     await desk.store.start()
     tasks = [
         {"id": 1, "description": "sweep room 1", "recipe_id": "sweep", "deps": [], "status": "done", "run_id": "run_a"},
