@@ -74,6 +74,13 @@ def can_go_on(plan: Plan) -> bool:
     return any(task.status in _LIVING for task in plan.tasks)
 
 
+def is_ready(plan: Plan, task: Task) -> bool:
+    """
+    Tell whether all that a task depends on is done, or a person starts it regardless.
+    """
+    return _is_ready(task, {each.id for each in plan.tasks if each.status is TaskState.DONE})
+
+
 def startable(plan: Plan, room: int) -> list[Task]:
     """
     Return the tasks that are to be begun now, in their order; none unless the plan runs.
@@ -178,9 +185,11 @@ def _status(task: Task, done: Container[int]) -> TaskState:
         return TaskState.RUNNING
     if task.asks:
         return TaskState.NEEDS_SCOPING
-    if task.forced or all(dep in done for dep in task.deps):
-        return TaskState.PENDING
-    return TaskState.BLOCKED
+    return TaskState.PENDING if _is_ready(task, done) else TaskState.BLOCKED
+
+
+def _is_ready(task: Task, done: Container[int]) -> bool:
+    return task.forced or all(dep in done for dep in task.deps)
 
 
 def _why(run_id: str, fact: RunFact) -> Mapping[str, plain.Json]:

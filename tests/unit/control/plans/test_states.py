@@ -232,7 +232,7 @@ def test_what_an_edit_takes_a_task_to() -> None:
 
     assert waits(open_two).tasks[1].status is TaskState.BLOCKED
     assert waits(tried).task(1).status is TaskState.FAILED  # type: ignore[union-attr]
-    assert moves.retried(waits(tried), 1, LATER, fresh=False).task(1).status is TaskState.RUNNING  # type: ignore[union-attr]
+    assert moves.retried(waits(tried), 1, LATER, fresh=False).task(1).status is TaskState.BLOCKED  # type: ignore[union-attr]
     assert moves.retried(waits(tried), 1, LATER, fresh=True).task(1).status is TaskState.BLOCKED  # type: ignore[union-attr]
     assert _answered(both).task(1).status is TaskState.BLOCKED  # type: ignore[union-attr]
     asks = _edited(recipe_id=None)(tried)
