@@ -53,3 +53,4 @@ class IssueShown(IssueListed):
     closed_at: _At | None
     edited_at: _At | None = Field(description="When a person last changed its title or body.")
     notes: list[IssueNote]
+    request_sha256: str | None = Field(description="Hash of the request that made it under an `Idempotency-Key`.")

@@ -14,6 +14,7 @@ from app.api import bodies, issue_answers, queries
 from app.api.answering import as_json, declared
 from app.api.desk import At
 from app.api.refusals import BODY
+from app.control import requests
 from app.engine import issues
 
 router = APIRouter(prefix="/api/issues", tags=["issues"])
@@ -22,6 +23,23 @@ IssueId = Annotated[str, Path(description="Id of the issue.", examples=["iss_5h2
 """An issue's id in a path."""
 
 _ETAG = {"ETag": "Revision of the issue, for `If-Match`."}
+
+
+_WRITTEN = declared(
+    issue_answers.IssueShown,
+    *BODY,
+    "unknown_run",
+    "unknown_session",
+    "unknown_receipt",
+    "session_mismatch",
+    "idempotency_conflict",
+    "issue_damaged",
+    "no_room",
+    status=201,
+    meaning="The issue; it is on disk.",
+    headers=_ETAG | {"Location": "Address of the issue."},
+)
+_WRITTEN[200] = _WRITTEN[201] | {"description": "An earlier request with this Idempotency-Key made the issue."}
 
 
 @router.get(
@@ -44,28 +62,24 @@ async def list_issues(desk: At, request: Request, query: Annotated[queries.Issue
     return as_json([issue.to_json() for issue in found], headers=queries.next_link(request, cursor))
 
 
-@router.post(
-    "",
-    status_code=201,
-    summary="Write an issue down",
-    responses=declared(
-        issue_answers.IssueShown,
-        *BODY,
-        "unknown_run",
-        "unknown_session",
-        "unknown_receipt",
-        "session_mismatch",
-        "no_room",
-        status=201,
-        meaning="The issue; it is on disk.",
-        headers=_ETAG,
-    ),
-)
-async def add_issue(desk: At, body: bodies.IssueBody) -> Response:
+@router.post("", status_code=201, summary="Write an issue down", responses=_WRITTEN)
+async def add_issue(
+    desk: At,
+    body: bodies.IssueBody,
+    idempotency_key: Annotated[
+        str | None,
+        Header(
+            alias="Idempotency-Key",
+            description="Repetitions of a request with the same key find the same issue.",
+            pattern=requests.IDEMPOTENCY_KEY_PATTERN,
+        ),
+    ] = None,
+) -> Response:
     """
     Write an issue by hand; run, session and receipts that it names must be there and belong together.
     """
-    return _shown(await desk.issues.add(body.issue()), 201)
+    added = await desk.issues.add(body.issue(idempotency_key))
+    return _shown(added.issue, 200 if added.existed else 201, Location=f"/api/issues/{added.issue['issue_id']}")
 
 
 @router.get(
@@ -112,5 +126,5 @@ async def edit_issue(
     return _shown(await desk.issues.edit(issue_id, body.edit(queries.revision(if_match))))
 
 
-def _shown(issue: issues.Issue, status: int = 200) -> Response:
-    return as_json(dict(issue), status=status, headers={"ETag": f'"{issue["revision"]}"'})
+def _shown(issue: issues.Issue, status: int = 200, **headers: str) -> Response:
+    return as_json(dict(issue), status=status, headers={"ETag": f'"{issue["revision"]}"'} | headers)

@@ -15,7 +15,7 @@ from app.cli.access import Access
 @click.group()
 def issues() -> None:
     """
-    Look at what runs have found and people have written down, add to it, and close it.
+    Look at what runs have found and people have written down, add to it, change and close it.
     """
 
 
@@ -55,6 +55,7 @@ def show(place: options.Place, as_json: bool, issue_id: str) -> int:
 @click.option("--run", "run_id", metavar="ID", help="Run that it is about.")
 @click.option("--session", "session_id", metavar="ID", help="Work session that it belongs to.")
 @click.option("--receipt", "receipts", multiple=True, metavar="ID", help="Receipt that proves it; may be repeated.")
+@click.option("--idempotency-key", metavar="KEY", help="A repetition with the same key finds the same issue.")
 @options.as_json
 @options.anywhere
 def open_(place: options.Place, as_json: bool, **fields: Any) -> int:
@@ -79,8 +80,40 @@ def close(place: options.Place, as_json: bool, issue_id: str, **edit: Any) -> in
     """
     Close an issue.
     """
+    return _edited(place, as_json, issue_id, status="closed", **edit)
+
+
+@issues.command()
+@click.argument("issue_id")
+@click.option("--note", metavar="TEXT", help="What is to be said with it.")
+@click.option("--revision", type=click.IntRange(1), metavar="N", help="Refuse if it has been changed since.")
+@options.as_json
+@options.anywhere
+def reopen(place: options.Place, as_json: bool, issue_id: str, **edit: Any) -> int:
+    """
+    Open a closed issue again.
+    """
+    return _edited(place, as_json, issue_id, status="open", **edit)
+
+
+@issues.command("edit")
+@click.argument("issue_id")
+@click.option("--title", metavar="TEXT", help="Another title.")
+@click.option("--body", metavar="TEXT", help="Another body.")
+@click.option("--note", metavar="TEXT", help="What is to be said to it.")
+@click.option("--revision", type=click.IntRange(1), metavar="N", help="Refuse if it has been changed since.")
+@options.as_json
+@options.anywhere
+def edit_(place: options.Place, as_json: bool, issue_id: str, **edit: Any) -> int:
+    """
+    Change the title or body of an issue, or add a note.
+    """
+    return _edited(place, as_json, issue_id, **edit)
+
+
+def _edited(place: options.Place, as_json: bool, issue_id: str, **fields: Any) -> int:
     from app.control import issues as control_issues
 
-    closing = control_issues.Edit(status="closed", **edit)
-    changed = place.ask(lambda connected: connected.edit_issue(issue_id, closing), Access.CHANGE)
+    wanted = control_issues.Edit(**fields)
+    changed = place.ask(lambda connected: connected.edit_issue(issue_id, wanted), Access.CHANGE)
     return endings.shown(changed, as_json, issue_formats.issue)

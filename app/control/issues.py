@@ -54,6 +54,27 @@ class NewIssue:
     """Work session that it belongs to; None: that of the run, or of the receipts."""
     receipts: tuple[str, ...] = ()
     """Receipts that prove it."""
+    idempotency_key: str | None = None
+    """Key under which a repetition finds the same issue."""
+
+    def sha256(self) -> str:
+        """
+        Return the hash that tells a repetition from another issue with the same key.
+        """
+        asked = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+        return plain.sha256(plain.canonical(plain.plain({**asked, "idempotency_key": None})))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Added:
+    """
+    What came of a request to write an issue down.
+    """
+
+    issue: issues.Issue
+    """The new issue, or the one that the idempotency key found, as it is now."""
+    existed: bool
+    """Whether an earlier request had made it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,18 +139,24 @@ class Issues:
         """
         return await self._kept.get(issue_id)
 
-    async def add(self, new: NewIssue) -> issues.Issue:
+    async def add(self, new: NewIssue) -> Added:
         """
-        Write an issue down, and return it once it is durable.
+        Write an issue down, and return it once it is durable; a repetition with the same key finds the issue it made.
 
         Raises:
             errors.RequestInvalid: a field has the wrong form, or names a run, session or receipt that is not there.
+            errors.Conflict: `idempotency_conflict`, the key belongs to another issue; `issue_damaged`.
             errors.NoRoom: it cannot be written.
         """
-        _refuse(_flaws(new.title, new.body, None, new.kind))
+        _refuse([*_flaws(new.title, new.body, None, new.kind), *_key_flaws(new.idempotency_key)])
+        asked = None if new.idempotency_key is None else new.sha256()
+        issue_id = self._ids.token("iss_") if new.idempotency_key is None else _keyed(new.idempotency_key)
+        # First of all, since what it names may be gone by the time that it is repeated.
+        if asked is not None and (known := await self._found(issue_id)) is not None:
+            return Added(issue=_repeated(known, asked), existed=True)
         session_id = await self._session(new)
         record: Any = issues.made(
-            self._ids.token("iss_"),
+            issue_id,
             clock.stamp(self._clock.now()),
             title=new.title,
             body=new.body,
@@ -137,10 +164,12 @@ class Issues:
             run_id=new.run_id,
             session_id=session_id,
             receipts=list(dict.fromkeys(new.receipts)),
+            request_sha256=asked,
         )
         record |= self._masked(title=new.title, body=new.body)
         with faults.told():
-            return await self._kept.change(record["issue_id"], lambda _: record)
+            kept = await self._kept.change(issue_id, lambda known: _repeated(known, asked) if known else record)
+        return Added(issue=issues.whole(kept), existed=kept is not record)
 
     async def edit(self, issue_id: str, edit: Edit) -> issues.Issue:
         """
@@ -158,6 +187,12 @@ class Issues:
         at, said = clock.stamp(self._clock.now()), self._masked(title=edit.title, body=edit.body, note=edit.note)
         with faults.told():
             return await self._kept.change(issue_id, lambda known: _edited(known, edit, said, at))
+
+    async def _found(self, issue_id: str) -> issues.Issue | None:
+        try:
+            return await self._kept.get(issue_id)
+        except errors.NotFound:
+            return None
 
     def _masked(self, **texts: str | None) -> dict[str, Any]:
         return {name: self._masker.mask(text) for name, text in texts.items() if text is not None}
@@ -191,6 +226,17 @@ class Issues:
             return str((await self._store.find_receipt(receipt_id)).get("session_id"))
         except errors.NotFound as error:
             raise _unknown("receipt", place.removeprefix("$."), receipt_id) from error
+
+
+def _keyed(idempotency_key: str) -> str:
+    return f"iss_{plain.sha256(f'issue {idempotency_key}'.encode())[:24]}"
+
+
+def _repeated(known: issues.Issue, asked: str | None) -> issues.Issue:
+    if asked is None or known.get("request_sha256") != asked:
+        told = f"the idempotency key belongs to another request, which made the issue {known['issue_id']}"
+        raise errors.Conflict(told, code="idempotency_conflict", detail={"issue_id": known["issue_id"]})
+    return known
 
 
 def _edited(known: issues.Issue | None, edit: Edit, said: dict[str, Any], at: str) -> issues.Issue | None:
@@ -240,6 +286,12 @@ def _flaws(title: str | None, body: str | None, note: str | None, kind: str | No
         yield _flaw("note", f"must say something, in at most {NOTE_CHARACTERS} characters")
     if kind is not None and not re.fullmatch(KIND_PATTERN, kind):
         yield _flaw("kind", "must be a word of small letters, digits, '_', '.' and '-', of at most 64 characters")
+
+
+def _key_flaws(key: str | None) -> Iterator[errors.Flaw]:
+    if key is not None and not re.fullmatch(requests.IDEMPOTENCY_KEY_PATTERN, key):
+        message = "Idempotency-Key must be 1 to 255 printable ASCII characters"
+        yield errors.Flaw(path="header.Idempotency-Key", message=message)
 
 
 def _flaw(name: str, message: str) -> errors.Flaw:

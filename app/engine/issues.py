@@ -134,9 +134,13 @@ def made(
     receipts: list[str],
     facts: Issue | None = None,
     key: str | None = None,
+    request_sha256: str | None = None,
 ) -> dict[str, plain.Json]:
     """
     Return a new record.
+
+    Args:
+        request_sha256: Hash of the request under an idempotency key that made it.
     """
     return {
         "issue_id": issue_id,
@@ -155,6 +159,7 @@ def made(
         "edited_at": None,
         "revision": 1,
         "notes": [],
+        "request_sha256": request_sha256,
     }
 
 
@@ -175,7 +180,7 @@ def whole(issue: Issue) -> dict[str, plain.Json]:
         receipts=[],
     )
     known = {name: issue[name] for name, value in blank.items() if name in issue and _alike(issue[name], value)}
-    optional = ("run_id", "session_id", "key", "closed_at", "edited_at")
+    optional = ("run_id", "session_id", "key", "closed_at", "edited_at", "request_sha256")
     known |= {name: issue[name] for name in optional if isinstance(issue.get(name), str)}
     if known.get("status") != "closed":
         known["status"] = "open"

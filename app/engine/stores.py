@@ -328,6 +328,15 @@ class RunStore(Protocol):
             errors.NotFound: there is none of that id.
         """
 
+    async def prove_receipt(self, receipt_id: str) -> dict[str, plain.Json]:
+        """
+        Return a receipt that is as its run has written it: by the run's journal, or by its hash where the run is gone.
+
+        Raises:
+            errors.NotFound: there is none of that id.
+            errors.Conflict: `receipt_altered`, its line has been changed since.
+        """
+
     async def put_issue(self, issue: Mapping[str, plain.Json]) -> None:
         """
         Write an issue record `{issue_id, …}`; writing it again replaces it.

@@ -147,6 +147,23 @@ class Archive:
             raise errors.NotFound(message, code="receipt_not_found", detail={"receipt_id": receipt_id[:80]})
         return found
 
+    async def proven(self, receipt_id: str) -> dict[str, plain.Json]:
+        """
+        Return a receipt that is as its run has written it.
+
+        Raises:
+            errors.NotFound: there is none of that id.
+            errors.Conflict: `receipt_altered`.
+        """
+        found = await self.receipt(receipt_id)
+        place = await self._means.index.find_receipt(receipt_id)
+        filed_under = place.session_id if place else ""
+        wrong = await self._means.workers.run(lambda: receipts.flaw(self._means.disk, found, filed_under))
+        if wrong is not None:
+            told = f"the receipt {receipt_id} {wrong}"
+            raise errors.Conflict(told, code="receipt_altered", detail={"receipt_id": receipt_id})
+        return found
+
     async def _tell_missing_end(self, run_id: str, found: _Events, after: int) -> None:
         # Where a disk did not keep the last events of a finished run, nobody opens it to complete them.
         row = None if after or any(event.type == _ENDED for event in found) else await self._means.index.get_run(run_id)

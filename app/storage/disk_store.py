@@ -243,6 +243,12 @@ class DiskStore(abc.ABC):
         """
         return await self._parts.archive.receipt(receipt_id)
 
+    async def prove_receipt(self, receipt_id: str) -> dict[str, plain.Json]:
+        """
+        Return a receipt that is as its run has written it.
+        """
+        return await self._parts.archive.proven(receipt_id)
+
     async def put_issue(self, issue: Mapping[str, plain.Json]) -> None:
         """
         Write an issue record, durably.

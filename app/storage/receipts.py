@@ -7,16 +7,18 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
+from app import errors
 from app.engine import plain, records
-from app.storage import blobs, disk, layout
+from app.storage import authority, blobs, disk, layout
 from app.storage.disk import Disk
 from app.storage.index import ReceiptPlace
 
 _ID = re.compile(rb'"receipt_id"\s*:\s*"([^"\\]{1,80})"')
 _LINE_BYTES = 64 * 1024
+_RECORDED = ("session_id", "run_id", "key", "tool", "args", "sha256")
 
 
 def receipt_of(files: Disk, run_id: str, folder: str, session_id: str, record: records.Record) -> dict[str, plain.Json]:
@@ -114,11 +116,55 @@ def read_at(files: Disk, place: ReceiptPlace) -> dict[str, Any] | None:
     return None
 
 
+def flaw(files: Disk, receipt: Mapping[str, Any], filed_under: str) -> str | None:
+    """
+    Return what is wrong with a receipt as its line has it, in words that follow its name; None: nothing.
+
+    Its payload must fit its hash, and both what its run has recorded. Without its run, which it outlives, the hash is
+    all that there is.
+
+    Args:
+        filed_under: Session in whose file the line is.
+    """
+    if _folder(receipt.get("session_id")) != _folder(filed_under):
+        return "lies in the file of another session"
+    if _hash(receipt.get("payload")) != receipt.get("sha256"):
+        return "holds another payload than its hash says"
+    try:
+        made = _recorded(files, str(receipt.get("run_id")), receipt["receipt_id"])
+    except (errors.NotFound, errors.JournalCorrupt):
+        return None
+    if made is None:
+        return "is not in the journal of its run"
+    differs = any(made[name] != receipt.get(name) for name in _RECORDED)
+    return "says something else than the journal of its run" if differs else None
+
+
 def sessions(files: Disk) -> list[str]:
     """
     Return the names of all folders of receipts.
     """
     return files.names(layout.SESSIONS)
+
+
+def _folder(session_id: Any) -> str:
+    return layout.session_folder(str(session_id))
+
+
+def _hash(payload: plain.Json) -> str | None:
+    try:
+        return None if payload is None else plain.sha256(plain.content(payload))
+    except ValueError:
+        return ""
+
+
+def _recorded(files: Disk, run_id: str, receipt_id: str) -> dict[str, plain.Json] | None:
+    known = authority.read(files, run_id)
+    for record in known.records:
+        if record.receipt_id == receipt_id:
+            made = receipt_of(files, run_id, layout.run_folder(run_id), known.start.session_id, record)
+            return dict(json.loads(plain.encode(made)))
+    return None
 
 
 def _args(operation: dict[str, Any], content: Callable[[records.BlobRef], plain.Json]) -> plain.Json:

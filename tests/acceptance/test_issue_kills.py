@@ -57,3 +57,29 @@ def test_a_kill_in_the_making_leaves_a_whole_issue(tmp_path: Path) -> None:
         service.stop()
 
     assert (row["title"], row["status"], row["revision"]) == ("Look here", "open", 1)
+
+
+@pytest.mark.parametrize("point", ["before_write", "before_rename", "after_rename"])
+def test_a_request_that_was_cut_off_is_made_again(tmp_path: Path, point: str) -> None:
+    """Whoever got no answer asks again under the same key, and there is one issue, with the first one's words."""
+    headers = {"Idempotency-Key": "once"}
+    service = Service(tmp_path, f"storage.issue.{point}:1")
+    http = service.http()
+    assert http is not None
+    with pytest.raises(httpx.HTTPError):
+        http.post("/api/issues", json={"title": "Look here"}, headers=headers)
+    assert service.ended() != 0
+
+    service = Service(tmp_path)
+    http = service.http()
+    assert http is not None
+    try:
+        again = http.post("/api/issues", json={"title": "Look here"}, headers=headers)
+        third = http.post("/api/issues", json={"title": "Look here"}, headers=headers)
+        (row,) = http.get("/api/issues").json()
+    finally:
+        service.stop()
+
+    assert again.status_code == (200 if point == "after_rename" else 201)
+    assert third.status_code == 200
+    assert row["issue_id"] == again.json()["issue_id"] == third.json()["issue_id"]

@@ -13,9 +13,9 @@ from tests.acceptance import programs
 
 
 @pytest.mark.parametrize("served", [False, True])
-def test_issues_are_opened_listed_shown_and_closed(tmp_path: Path, served: bool):
+def test_issues_are_opened_listed_shown_changed_and_closed(tmp_path: Path, served: bool):
     """
-    The four commands say and do the same in the folder and through its service.
+    The commands say and do the same in the folder and through its service.
     """
     project = programs.make_project(tmp_path / "project")
     if not served:
@@ -34,6 +34,12 @@ def _walk(place: tuple[str, ...]) -> None:
     closed = programs.control_room("issues", "close", issue["issue_id"], "--note", "done", *place)
     left = programs.control_room("issues", "list", *place)
     done = programs.control_room("issues", "list", "--status", "closed", "--json", *place)
+    reopened = programs.control_room("issues", "reopen", issue["issue_id"], "--note", "not yet", *place)
+    edited = programs.control_room("issues", "edit", issue["issue_id"], "--title", "There", "--note", "so", *place)
+    nothing = programs.control_room("issues", "edit", issue["issue_id"], *place, code=2)
+    keyed = ("issues", "open", "Once", "--idempotency-key", "k", "--json", *place)
+    once, again = (json.loads(programs.control_room(*keyed).stdout) for _ in range(2))
+    other = programs.control_room("issues", "open", "Twice", "--idempotency-key", "k", *place, code=1)
     unknown = programs.control_room("issues", "show", "iss_none", *place, code=4)
     refused = programs.control_room("issues", "open", "x", "--run", "nothing", *place, code=2)
 
@@ -44,5 +50,12 @@ def _walk(place: tuple[str, ...]) -> None:
     assert "(closed): done" in closed.stdout
     assert left.stdout.strip() == "there are no such issues"
     assert [one["revision"] for one in json.loads(done.stdout)] == [2]
+    assert "status: open" in reopened.stdout
+    assert "(open): not yet" in reopened.stdout
+    assert edited.stdout.startswith("There\n")
+    assert "(open): so" in edited.stdout
+    assert "names nothing that is to be changed" in nothing.stderr
+    assert once == again
+    assert "idempotency_conflict" in other.stderr
     assert "issue_not_found" in unknown.stderr
     assert "unknown_run" in refused.stderr

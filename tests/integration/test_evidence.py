@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from app.engine import plain
 from tests.integration import served
 from tests.integration.project import SCENE, Project, unguarded
 
@@ -92,3 +93,35 @@ async def test_a_resume_asks_the_agent_again(service: served.Served) -> None:
 
     assert again["status"] == "done", again["error"]
     assert [step["key"] for step in again["steps"]].count("draft") >= 1
+
+
+async def test_a_receipt_that_was_changed_by_hand_counts_no_more(service: served.Served) -> None:
+    """A payload edited in the session's file, with its hash or without, is refused, also of a deleted run."""
+    first = await service.run("quick", session_id="book-one")
+    slot = (await service.http.get(f"/api/runs/{first['run_id']}/cache/discovery")).json()
+    reply = f"Seen.\nEvidence: receipt_id: {slot['receipt_id']}"
+    assert (await proven(service, reply, session_id="book-one"))["status"] == "done"
+    file = service.project.data / "audit" / "sessions" / "book-one" / "tool_receipts.jsonl"
+    written = file.read_text(encoding="utf-8")
+    line, rest = written.split("\n", 1)
+    receipt = json.loads(line) | {"payload": {"matches": ["forged"]}}
+    for forged in (receipt, receipt | {"sha256": plain.sha256(plain.content(receipt["payload"]))}):
+        file.write_text(f"{json.dumps(forged)}\n{rest}", encoding="utf-8")
+        run = await proven(service, reply, session_id="book-one")
+        assert (run["status"], run["error"]["code"]) == ("failed", "receipt_altered")
+    file.write_text(written, encoding="utf-8")
+    await service.http.delete(f"/api/runs/{first['run_id']}")
+
+    assert (await proven(service, reply, session_id="book-one"))["status"] == "done"
+    file.write_text(f"{json.dumps(receipt)}\n{rest}", encoding="utf-8")
+    run = await proven(service, reply, session_id="book-one")
+    assert (run["status"], run["error"]["code"]) == ("failed", "receipt_altered")
+    assert run["ending"]["reason"] == "evidence_rejected"
+
+
+async def test_markdown_around_an_abstention_makes_it_no_reply(service: served.Served) -> None:
+    """An agent that abstains in bold letters has said nothing that could fill a slot."""
+    run = await proven(service, "**ABSTAIN:** not my field")
+
+    assert (run["status"], run["error"]["code"]) == ("failed", "abstained")
+    assert run["error"]["message"].endswith("not my field")

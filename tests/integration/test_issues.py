@@ -198,6 +198,78 @@ async def test_what_is_no_change_is_refused(
     assert (await service.http.get(f"/api/issues/{issue['issue_id']}")).json() == issue
 
 
+async def test_a_repetition_finds_its_issue(service: served.Served) -> None:
+    """The same key and body find the issue that the first request made, as it is by now, be its run deleted since."""
+    run = await service.run("quick")
+    body, headers = {"title": "Once", "body": "Only.", "run_id": run["run_id"]}, {"Idempotency-Key": "key 1"}
+    made = await service.http.post("/api/issues", json=body, headers=headers)
+    address = made.headers["location"]
+    await service.http.patch(address, json={"title": "Mine", "status": "closed"})
+    await service.http.delete(f"/api/runs/{run['run_id']}")
+    again = await service.http.post("/api/issues", json=body | {"kind": "note", "receipts": []}, headers=headers)
+    other = await service.http.post("/api/issues", json=body | {"body": "More."}, headers=headers)
+    gone = await service.http.post("/api/issues", json=body, headers={"Idempotency-Key": "key 2"})
+
+    assert (made.status_code, made.headers["etag"]) == (201, '"1"')
+    assert (again.status_code, again.headers["etag"], again.headers["location"]) == (200, '"2"', address)
+    assert (again.json()["title"], again.json()["status"]) == ("Mine", "closed")
+    assert again.json() == (await service.http.get(address)).json()
+    assert (other.status_code, other.json()["code"]) == (409, "idempotency_conflict")
+    assert other.json()["facts"] == {"issue_id": made.json()["issue_id"]}
+    assert (gone.status_code, gone.json()["code"]) == (400, "unknown_run")
+    assert len(await listed(service)) == 1
+
+
+async def test_repetitions_that_race_make_one_issue(service: served.Served) -> None:
+    """Of many requests under one key one makes the issue, and all are answered with it; other keys are their own."""
+    headers = {"Idempotency-Key": "race"}
+    posts = [service.http.post("/api/issues", json={"title": "x"}, headers=headers) for _ in range(20)]
+    posts += [service.http.post("/api/issues", json={"title": "y"}, headers=headers) for _ in range(5)]
+    answers = await asyncio.gather(*posts)
+    codes = [answer.status_code for answer in answers]
+    another = await service.http.post("/api/issues", json={"title": "x"}, headers={"Idempotency-Key": "race2"})
+
+    assert (codes.count(201), codes.count(409)) in [(1, 5), (1, 20)]
+    assert len({answer.json()["issue_id"] for answer in answers if answer.status_code < 300}) == 1
+    assert another.status_code == 201
+    assert len(await listed(service)) == 2
+
+
+async def test_a_key_survives_a_restart(project: Project) -> None:
+    """The record itself tells what made it."""
+    headers = {"Idempotency-Key": "k"}
+    async with served.in_process(project) as service:
+        first = await service.http.post("/api/issues", json={"title": "x"}, headers=headers)
+        await service.http.patch(first.headers["location"], json={"note": "seen"})
+    async with served.in_process(project) as service:
+        again = await service.http.post("/api/issues", json={"title": "x"}, headers=headers)
+        other = await service.http.post("/api/issues", json={"title": "y"}, headers=headers)
+
+    assert (again.status_code, again.json()["revision"]) == (200, 2)
+    assert other.status_code == 409
+
+
+@pytest.mark.parametrize("key", ["", " ", "x" * 256, "a\tb", "\u00e4"])
+async def test_what_is_no_key_is_refused(service: served.Served, key: str) -> None:
+    """A key that is no line of printable characters is a 400, and nothing is written."""
+    answer = await service.http.post("/api/issues", json={"title": "x"}, headers={"Idempotency-Key": key.encode()})
+
+    assert (answer.status_code, answer.json()["code"]) == (400, "request_invalid"), answer.text
+    assert await listed(service) == []
+
+
+async def test_a_damaged_issue_is_not_made_again(service: served.Served) -> None:
+    """A repetition that finds a file it cannot read is told, and leaves it alone."""
+    headers = {"Idempotency-Key": "k"}
+    made = (await service.http.post("/api/issues", json={"title": "x"}, headers=headers)).json()
+    file = service.project.data / "issues" / f"{made['issue_id']}.json"
+    file.write_text("{", encoding="utf-8")
+    answer = await service.http.post("/api/issues", json={"title": "x"}, headers=headers)
+
+    assert (answer.status_code, answer.json()["code"]) == (409, "issue_damaged")
+    assert file.read_text(encoding="utf-8") == "{"
+
+
 async def test_changes_that_race_lose_nothing(service: served.Served) -> None:
     """Of two changes of one revision one is refused; of changes that name none each is there in the end."""
     issue = await add(service)

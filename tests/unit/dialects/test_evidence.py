@@ -84,6 +84,92 @@ class TestReading:
         assert isinstance(reading, evidence.Rejection)
         assert (reading.code, reading.facts["line"]) == ("evidence_malformed", 2)
 
+    @pytest.mark.parametrize(
+        "line",
+        [
+            '**Evidence: "a b" (x.md)**',
+            '*Evidence:* *"a b"* (x.md)',
+            '**Evidence:** **"a b"** (`x.md`).',
+            '`Evidence: "a b" (x.md)`',
+            '+ Evidence: "a b" (x.md)',
+            '• Evidence: "a b" (x.md)',
+            '– Evidence: "a b" (x.md)',
+            '- [x] Evidence: "a b" (x.md)',
+            'a) Evidence: "a b" (x.md)',
+            '✅ Evidence: "a b" (x.md)',
+            '1️⃣ Evidence: "a b" (x.md)',
+            'Evidence 1: "a b" (x.md)',
+            "Evidence：„a b“ (x.md)",
+            '\ufeffEvidence\u200b: "a b" (x.md)\u200b',
+            'Evi\u00addence: "a b" (x.md)',
+            'Ｅｖｉｄｅｎｃｅ: "a b" (x.md)',
+            '<b>Evidence</b>: "a b" (x.md)',
+            '| Evidence: "a b" (x.md)',
+            '\u202eEvidence\u202c: "a b" (x.md)',
+        ],
+    )
+    def test_whatever_stands_around_it(self, line: str) -> None:
+        """A line counts behind any marks, and a second one hides behind none of them."""
+        fenced = f"Dark.\n```\n{line}\n```"
+
+        assert evidence.read(fenced, "any") == evidence.Claim(line=3, quote="a b", path="x.md")
+        assert code(f"{line}\n{NAMED}") == "evidence_repeated"
+        assert code(f"{NAMED}\r\n> {line}") == "evidence_repeated"
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            '"evidence": "It is dark.",',
+            "'evidence': 'It is dark.'",
+            "The evidence: it is dark.",
+            "My Evidence: it is dark.",
+            "Evidence of the lantern: it is dark.",
+            "Evidence",
+            "Evidence?",
+            "Circumstantial-evidence: it is dark.",
+            "evidence_text: it is dark.",
+            "<evidence>It is dark.</evidence>",
+        ],
+    )
+    def test_what_is_no_such_line(self, line: str) -> None:
+        """A key of JSON, a sentence and other words are none."""
+        assert code(line) == "evidence_missing"
+        assert isinstance(evidence.read(f"{line}\n{NAMED}", "any"), evidence.Claim)
+
+    def test_an_end_of_a_line_hides_nothing(self) -> None:
+        """Whatever ends a line for some reader ends it here."""
+        for end in "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029":
+            assert code(f"{NAMED}{end}{QUOTED}") == "evidence_repeated", repr(end)
+
+    @pytest.mark.parametrize(
+        "claim",
+        [
+            '"a b" (x.md) and "c" (y.md), too',
+            '"a b" (x.md) which proves it',
+            '"a b" (x.md) [1]',
+            '"a b" (x.md) rcpt_1f',
+            '"a b" ("x.md")',
+            '"\u200b" (x.md)',
+            '"…" (x.md)',
+            "'a b' (x.md)",
+            "receipt_id: rcpt_1f, rcpt_2f",
+            "receipt_id: rcpt_1f (x.md)",
+            "receipt_id: rcpt_1\u200bf",
+            "receipt_id: rcpt_",
+            "receipt_id: RCPT_1f",
+            "rcpt_1f",
+        ],
+    )
+    def test_one_form_and_nothing_else(self, claim: str) -> None:
+        """What is added to a form, or stands in its place, makes the line malformed."""
+        assert code(f"Evidence: {claim}") == "evidence_malformed"
+
+    def test_two_quotations_in_a_line_are_one(self) -> None:
+        """They must stand in the last file as they are written, marks and all, so that none passes unseen."""
+        reading = evidence.read('Evidence: "a" (x.md) "b" (y.md)', "any")
+
+        assert reading == evidence.Claim(line=1, quote='a" (x.md) "b', path="y.md")
+
     def test_exactly_one_line(self) -> None:
         """None is missing, two are repeated, also if they are alike or one hides behind a mark."""
         assert code("The evidence: it is dark.") == "evidence_missing"
@@ -105,6 +191,26 @@ class TestReading:
         [
             ("ABSTAIN", "it gave no reason"),
             (" ABSTAIN: not my field\n", "not my field"),
+            ("**ABSTAIN**", "it gave no reason"),
+            ("ABSTAIN.", "it gave no reason"),
+            ("`ABSTAIN`", "it gave no reason"),
+            ("\ufeffABSTAIN\u200b\n", "it gave no reason"),
+            ("ABSTAIN:", "it gave no reason"),
+            ("**ABSTAIN:** not my field", "not my field"),
+            ("**ABSTAIN**: not\nmy field", "not\nmy field"),
+            ("> ABSTAIN: not my field", "not my field"),
+            ("- ABSTAIN — not my field", "not my field"),
+            ("ABSTAIN—not my field", "not my field"),
+            ("## ABSTAIN\n\nNot my field.", "Not my field."),
+            ("ABSTAIN. Not my field.", "Not my field."),
+            ("```\nABSTAIN: not my field\n```", "not my field"),
+            ("ABSTAIN：not my field", "not my field"),
+            ("ABSTAIN from voting", None),
+            ("ABSTAIN-ING", None),
+            ("It is dark.\nABSTAIN", None),
+            ("Evidence: ABSTAIN", None),
+            ("ABSTAIN" + "*" * 100_000 + "x", None),
+            ("*" * 100_000 + "ABSTAIN" + " " * 100_000 + "x", None),
             ("ABSTAINED", None),
             ("I ABSTAIN", None),
             ("abstain", None),
@@ -123,7 +229,8 @@ class TestReading:
 
     def test_hostile_lines_are_read_at_once(self) -> None:
         """Long lines of marks, blanks and quotation marks take no time to speak of."""
-        for part in (" ", "*", "1.", '"', '" (', "“", '"a"(', "`"):
+        parts = (" ", "*", "1.", '"', '" (', "“", '"a"(', "`", "<", "<b>", "[x]", "a)", "\u200b", "Evidence ")
+        for part in parts:
             evidence.read(f"{part * 100_000}Evidence: {part * 100_000}", "any")
             evidence.read(f"Evidence: {part * (3900 // len(part))}", "any")
 

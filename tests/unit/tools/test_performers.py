@@ -385,6 +385,7 @@ class TestIssues:
                 "edited_at": None,
                 "revision": 1,
                 "notes": [],
+                "request_sha256": None,
             }
         ]
 
