@@ -9,6 +9,7 @@ from pathlib import PurePath
 
 from app.dialects.agent_recipes import AgentRecipes
 from app.dialects.amplifier import Amplifier
+from app.dialects.conference import Conference
 from app.dialects.control_room import ControlRoom
 from app.dialects.orchestrate import Orchestrate
 from app.dialects.prompt import Prompt
@@ -22,7 +23,7 @@ DIALECTS: Mapping[str, ports.Dialect] = {
 }
 """One line for each."""
 
-DRIVERS: Mapping[str, ports.Dialect] = {"prompt": Prompt()}
+DRIVERS: Mapping[str, ports.Dialect] = {"conference": Conference(), "prompt": Prompt()}
 """What executes runs of which no recipe file tells."""
 
 

@@ -22,6 +22,7 @@ from tests.unit.dialects import bench, example, prompting
 from tests.unit.dialects.agent_recipes import workshop
 from tests.unit.dialects.agent_recipes.workshop import Play, says
 from tests.unit.dialects.amplifier import recorded as amplifier
+from tests.unit.dialects.conference import round_table
 from tests.unit.dialects.orchestrate import shows
 from tests.unit.engine import logs
 
@@ -206,6 +207,7 @@ MADE: Mapping[str, Callable[[Path], Recordable]] = {
     "agent_recipes/long_reply": _long_reply,
     "agent_recipes/in_turn": _in_turn,
     "agent_recipes/tasks": _tasks,
+    **{f"conference/{name}": round_table.recorded(*given) for name, given in round_table.RUNS.items()},
     "prompt/answered": _prompted({"text": "Hello.", **COST}),
     "prompt/chosen": _prompted("Again.", session_created=True, model="haiku", system_prompt="Be kind."),
     "prompt/long_reply": _prompted("long " * 20_000),

@@ -38,6 +38,7 @@ ELSEWHERE: dict[str, dict[str, Any]] = {
     "control_room": {"description": "Something else"},
     "agent_recipes": {"args": {"backend": "x"}},
     "amplifier": {"args": {"x": "something else"}},
+    "conference": {"args": {"message": "Something else?"}},
     "prompt": {"args": prompting.ARGS | {"text": "Something else."}},
     "orchestrate": {"args": {"who": "else", "on": True}},
 }
@@ -292,7 +293,7 @@ NOT_BUNDLED = [
     "control_room/evidence",
     "control_room/no_evidence",
     *(name for name in golden.MADE if name.startswith("agent_recipes/") and name != "agent_recipes/tasks"),
-    *(name for name in golden.MADE if name.startswith(("amplifier/", "prompt/"))),
+    *(name for name in golden.MADE if name.startswith(("amplifier/", "conference/", "prompt/"))),
 ]
 """Runs whose recipes stay as they are."""
 
