@@ -158,13 +158,15 @@ class Planned(served.Served):
         """
         return answered(await self.http.get(f"/api/sessions/{plan['session_id']}"), 200)
 
-    async def plan_until(self, plan: Plan, holds: Callable[[Plan], bool]) -> Plan:
+    async def plan_until(
+        self, plan: Plan, holds: Callable[[Plan], bool], seconds: float = served.PATIENCE_SECONDS
+    ) -> Plan:
         """
         Wait by long polls until something holds of a plan.
         """
         address, etag, shown = f"/api/sessions/{plan['session_id']}", "", plan
         try:
-            async with asyncio.timeout(served.PATIENCE_SECONDS):
+            async with asyncio.timeout(seconds):
                 while True:
                     answer = await self.http.get(address, params={"wait": 5}, headers={"If-None-Match": etag})
                     if answer.status_code == 200:
@@ -173,7 +175,8 @@ class Planned(served.Served):
                             return shown
                     await asyncio.sleep(0)
         except TimeoutError as late:
-            raise AssertionError(f"it did not come to hold: {json.dumps(shown, indent=1)}") from late
+            told = f"{shown['status']}, revision {shown['revision']}, {states(shown)}"
+            raise AssertionError(f"it did not come to hold: {told}") from late
 
     async def comes_to(self, plan: Plan, *expected: str, status: str | None = None) -> Plan:
         """
@@ -193,7 +196,7 @@ class Planned(served.Served):
         Wait until a plan is done or failed, and see that it is what was expected.
         """
         shown = await self.plan_until(plan, lambda shown: shown["status"] in ("done", "failed"))
-        assert shown["status"] == status, shown
+        assert shown["status"] == status, states(shown)
         return shown
 
     async def runs_of(self, plan: Plan) -> list[dict[str, Any]]:

@@ -1,0 +1,493 @@
+"""
+Session plans in a hostile world: clients that race, files that are edited or damaged by hand, disks that are full.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration import planning
+from tests.integration.planning import Planned, refused, states, sweeping, task, the
+from tests.integration.project import Project
+from tests.unit.control.plans import chores
+
+CLIENTS = 20
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """
+    Return a project whose recipes are chores.
+    """
+    return planning.make_project(tmp_path / "project")
+
+
+@pytest.fixture
+async def service(project: Project) -> AsyncIterator[Planned]:
+    """
+    Return the service over it, in process.
+    """
+    async with planning.in_process(project) as service:
+        yield service
+
+
+# -- clients that race
+
+
+async def test_of_twenty_edits_of_one_revision_one_counts(service: Planned) -> None:
+    """Of twenty clients that saw the same plan one changes it; the others are told what it is now."""
+    plan = await service.plan(*sweeping(2))
+    address, seen = f"/api/sessions/{plan['session_id']}/tasks/1", {"If-Match": '"1"'}
+    answers = await asyncio.gather(
+        *(service.http.patch(address, json={"dod": f"As {n} says"}, headers=seen) for n in range(CLIENTS))
+    )
+    won = [answer.json() for answer in answers if answer.status_code == 200]
+    lost = [refused(answer, 409, "plan_changed") for answer in answers if answer.status_code != 200]
+
+    assert (len(won), len(lost)) == (1, CLIENTS - 1)
+    assert await service.shown(plan) == won[0] == service.kept(plan)
+    assert {problem["facts"]["plan"]["revision"] for problem in lost} == {2}
+
+
+async def test_twenty_clients_lose_nothing(service: Planned) -> None:
+    """Of twenty clients that each add a task, and read again when somebody was faster, every task is there once."""
+    plan = await service.plan(task("sweep the hall"))
+
+    async def add(number: int) -> None:
+        for _ in range(200):
+            known = (await service.shown(plan))["revision"]
+            given = task(f"paint wall {number}", 1) | {"revision": known}
+            if (await service.add(plan, given)).status_code == 201:
+                return
+        raise AssertionError(f"client {number} came never to its turn")
+
+    await asyncio.gather(*map(add, range(CLIENTS)))
+    shown = await service.shown(plan)
+
+    assert sorted(states(shown)) == list(range(1, CLIENTS + 2))
+    assert len({each["description"] for each in shown["tasks"]}) == CLIENTS + 1
+    assert shown["revision"] == CLIENTS + 1
+
+
+async def test_one_answer_counts(service: Planned) -> None:
+    """Of two clients that answer one question one is heard, and the task's run is told that answer."""
+    plan = await service.started(task("sweep it", scoping_question="Which room?"))
+    answers = await asyncio.gather(
+        *(service.call(plan, "answer", 1, answer=f"room {number}") for number in range(CLIENTS))
+    )
+    ended = await service.ends(plan)
+    (told,) = [said for _, said, _ in service.toolbox.asked]
+    heard = [the(answer.json(), 1)["scoping_answer"] for answer in answers if answer.status_code == 200]
+
+    assert len(heard) == 1
+    assert {answer.status_code for answer in answers} == {200, 409}
+    assert heard[0] in told
+    assert the(ended, 1)["scoping_answer"] == heard[0]
+
+
+@pytest.mark.parametrize("verb", ["retry", "force-start"])
+async def test_one_order_begins_a_task_once(service: Planned, verb: str) -> None:
+    """Twenty orders to begin a task begin it once."""
+    service.toolbox.fail(1)
+    plan = await service.started(task("sweep the hall"), task("paint the hall", 1))
+    await service.ends(plan, "failed")
+    number = 1 if verb == "retry" else 2
+    service.toolbox.mend(1)
+    service.toolbox.hold(1, 2)
+    answers = await asyncio.gather(*(service.call(plan, verb, number) for _ in range(CLIENTS)))
+    await service.toolbox.begun(number)
+    service.toolbox.release(1, 2)
+    await service.plan_until(plan, lambda shown: shown["status"] != "running")
+
+    assert sorted(answer.status_code for answer in answers) == [200] + [409] * (CLIENTS - 1)
+    assert len(service.toolbox.tries(number)) == (2 if verb == "retry" else 1)
+
+
+async def test_one_key_makes_one_plan_under_twenty_clients(service: Planned) -> None:
+    """Twenty requests under one key at once make one plan."""
+    answers = await asyncio.gather(*(service.ask(*sweeping(3), key="house") for _ in range(CLIENTS)))
+
+    assert sorted(answer.status_code for answer in answers) == [200] * (CLIENTS - 1) + [201]
+    assert len({answer.json()["session_id"] for answer in answers}) == 1
+    assert len((await service.http.get("/api/sessions")).json()) == 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_edits_that_race_with_the_planner(project: Project, seed: int) -> None:
+    """While tasks begin and end, edits are made or refused whole: each run did what its task said when it began."""
+    chance = random.Random(seed)
+    async with planning.in_process(project, max_running=2) as service:
+        plan = await service.started(*sweeping(12))
+        said: dict[int, set[str]] = {number: {f"sweep room {number}"} for number in range(1, 13)}
+
+        async def meddle(client: int) -> None:
+            for turn in range(6):
+                number = chance.randint(1, 12)
+                text = f"paint room {number} as {client}.{turn} says"
+                answer = await service.edit(plan, number, description=text)
+                assert answer.status_code == 200 or answer.json()["code"] == "task_begun", answer.text
+                if answer.status_code == 200:
+                    said[number].add(text)
+                await service.order(plan, *chance.sample(range(1, 13), 12))
+
+        await asyncio.gather(*map(meddle, range(4)))
+        ended = await service.ends(plan)
+        runs = {run["run_id"]: run for run in await service.runs_of(plan)}
+
+    assert set(states(ended).values()) == {"done"}
+    assert len(runs) == 12
+    for each in ended["tasks"]:
+        assert runs[each["run_id"]]["task"]["description"] == each["description"]
+        assert runs[each["run_id"]]["recipe_id"] == each["recipe_id"]
+        assert each["description"] in said[each["id"]]
+    assert service.kept(plan) == ended
+
+
+async def test_removing_races_with_beginning(service: Planned) -> None:
+    """A task that is removed while the plan is started is either gone and was never begun, or there and done."""
+    for _ in range(5):
+        plan = await service.plan(*sweeping(3))
+        await service.do(plan, "approve")
+        _, removed = await asyncio.gather(service.do(plan, "start"), service.remove(plan, 2))
+        ended = await service.ends(plan)
+        begun = {run["task"]["session_plan_task_id"] for run in await service.runs_of(plan)}
+
+        assert removed.status_code in (200, 409), removed.text
+        assert set(states(ended)) == begun == ({1, 3} if removed.status_code == 200 else {1, 2, 3})
+
+
+# -- files that are changed by hand
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "null", '{"session_id": "other", "tasks": []}', "[" * 100_000, "\ud800"]
+)
+async def test_a_damaged_file_is_told_and_stays(service: Planned, content: str) -> None:
+    """A file that is no plan is a 409 `plan_damaged` for whoever asks for it, and is not in the way of others."""
+    plan, other = await service.plan(*sweeping(2)), await service.plan(*sweeping(1))
+    whole = service.file(plan).read_bytes()
+    service.file(plan).write_text(content, encoding="utf-8", errors="surrogatepass")
+    kept = service.file(plan).read_bytes()
+    answers = [
+        await service.http.get(f"/api/sessions/{plan['session_id']}"),
+        await service.call(plan, "approve"),
+        await service.edit(plan, 1, dod="x"),
+        await service.add(plan, task("sweep more")),
+    ]
+    listed = (await service.http.get("/api/sessions")).json()
+    left = service.file(plan).read_bytes()
+    service.file(plan).write_bytes(whole)
+    healed = await service.shown(plan)
+
+    assert [(answer.status_code, answer.json()["code"]) for answer in answers] == [(409, "plan_damaged")] * 4
+    assert [row["session_id"] for row in listed] == [other["session_id"]]
+    assert (left, healed) == (kept, plan)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("status", "odd"),
+        ("revision", "one"),
+        ("revision", 0),
+        ("created_at", 5),
+        ("tasks", {}),
+        ("tasks", [5]),
+        ("tasks", [{"id": "1", "description": "x"}]),
+        ("tasks", [{"id": 1}]),
+        ("tasks", [{"id": 1, "description": "x", "deps": [1]}]),
+        ("tasks", [{"id": 1, "description": "x", "deps": [2]}, {"id": 2, "description": "x", "deps": [1]}]),
+        ("tasks", [{"id": 1, "description": "x", "deps": [3]}]),
+        ("tasks", [{"id": 1, "description": "x"}, {"id": 1, "description": "y"}]),
+        ("tasks", [{"id": 1, "description": "x", "status": "odd"}]),
+        ("tasks", [{"id": 1, "description": "x", "deps": "all"}]),
+        ("tasks", [{"id": 1, "description": "x", "args": []}]),
+        ("tasks", [{"id": 1, "description": "x", "run_id": 5}]),
+        ("tasks", [{"id": 1, "description": "x", "run_id": "../../x", "status": "done"}]),
+        ("labels", []),
+        ("priority", "high"),
+    ],
+)
+async def test_a_plan_edited_into_nonsense(service: Planned, field: str, value: Any) -> None:
+    """A field that cannot be meant is told as `plan_damaged`, or read as something sound; the service does not fall."""
+    plan = await service.plan(*sweeping(2))
+    service.file(plan).write_text(json.dumps(plan | {field: value}), encoding="utf-8")
+    answers = [
+        await service.http.get(f"/api/sessions/{plan['session_id']}"),
+        await service.call(plan, "approve"),
+        await service.call(plan, "start"),
+        await service.http.get("/api/sessions"),
+        await service.http.get("/readyz"),
+    ]
+    other = await service.started(*sweeping(1))
+    await service.ends(other)
+
+    assert {answer.status_code for answer in answers} <= {200, 409}, [answer.text for answer in answers]
+    assert answers[3].status_code == answers[4].status_code == 200
+
+
+async def test_an_edit_by_hand_at_rest_counts(service: Planned) -> None:
+    """What a person writes into the file of a plan that rests is shown, and the next change builds on it."""
+    plan = await service.plan(*sweeping(2))
+    by_hand = plan | {"tasks": [plan["tasks"][0] | {"description": "paint the hall", "recipe_id": "paint"}]}
+    service.file(plan).write_text(json.dumps(by_hand, indent=2), encoding="utf-8")
+    shown = await service.shown(plan)
+    await service.do(plan, "approve")
+    await service.do(plan, "start")
+    ended = await service.ends(plan)
+
+    assert [each["description"] for each in shown["tasks"]] == ["paint the hall"]
+    assert [(each["description"], each["status"]) for each in ended["tasks"]] == [("paint the hall", "done")]
+    assert [said for _, said, _ in service.toolbox.asked] == ["paint the hall"]
+
+
+async def test_an_edit_by_hand_at_work_counts(service: Planned) -> None:
+    """What a person writes into the file of a plan at work is not overwritten by the planner's next change."""
+    service.toolbox.hold(1)
+    plan = await service.started(task("sweep the hall"), task("sweep the yard", 1))
+    await service.toolbox.begun(1)
+    running = await service.comes_to(plan, "running", "blocked")
+    later = the(running, 2) | {"description": "paint the yard", "recipe_id": "paint"}
+    by_hand = running | {"tasks": [the(running, 1), later]}
+    service.file(plan).write_text(json.dumps(by_hand), encoding="utf-8")
+    service.toolbox.release(1)
+    ended = await service.ends(plan)
+
+    assert [said for _, said, _ in service.toolbox.asked] == ["sweep the hall", "paint the yard"]
+    assert the(ended, 2)["recipe_id"] == "paint"
+
+
+async def test_a_file_that_is_damaged_while_its_plan_runs(service: Planned) -> None:
+    """The plan stands still and is told as damaged; put right, it goes on at a start, and no run is made twice."""
+    service.toolbox.hold(1)
+    plan = await service.started(task("sweep the hall"), task("paint the hall", 1))
+    await service.toolbox.begun(1)
+    await service.comes_to(plan, "running", "blocked")
+    whole = service.file(plan).read_bytes()
+    service.file(plan).write_bytes(whole[: len(whole) // 2])
+    service.toolbox.release(1)
+    (run,) = await service.runs_of(plan)
+    await service.until(run["run_id"], "done")
+    refused(await service.call(plan, "pause"), 409, "plan_damaged")
+    torn = service.file(plan).read_bytes()
+    other = await service.started(task("paint the boat"))
+    await service.ends(other)
+    service.file(plan).write_bytes(whole)
+    await service.do(plan, "start")
+    ended = await service.ends(plan)
+
+    assert torn == whole[: len(whole) // 2]
+    assert states(ended) == {1: "done", 2: "done"}
+    assert len(await service.runs_of(plan)) == 2
+
+
+async def test_a_plan_deleted_by_hand_is_gone(service: Planned) -> None:
+    """Without its file a plan is a 404, its runs come to their end, and no file comes back."""
+    service.toolbox.hold(1)
+    plan = await service.started(task("sweep the hall"), task("paint the hall", 1))
+    await service.toolbox.begun(1)
+    running = await service.comes_to(plan, "running", "blocked")
+    service.file(plan).unlink()
+    service.toolbox.release(1)
+    await service.until(the(running, 1)["run_id"], "done")
+    gone = await service.http.get(f"/api/sessions/{plan['session_id']}")
+    other = await service.started(task("paint the boat"))
+    await service.ends(other)
+
+    refused(gone, 404, "plan_not_found")
+    assert not service.file(plan).exists()
+    assert len((await service.http.get("/api/sessions")).json()) == 1
+
+
+async def test_a_link_in_place_of_a_plan(service: Planned, tmp_path: Path) -> None:
+    """A folder or a file of sessions that leads out of the data directory is not followed to write there."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    plan = await service.plan(*sweeping(1))
+    target = outside / "plan.json"
+    target.write_bytes(service.file(plan).read_bytes())
+    service.file(plan).unlink()
+    service.file(plan).symlink_to(target)
+    before = target.read_bytes()
+    await service.call(plan, "approve")
+
+    assert target.read_bytes() == before
+
+
+# -- a full disk
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Any:
+    """
+    Return a folder on a file system of a few megabytes; the test is skipped where none can be mounted.
+    """
+    root = tmp_path / "disk"
+    root.mkdir()
+    options = ["-t", "tmpfs", "-o", "size=8m", "tmpfs", str(root)]
+    if os.geteuid() != 0 or subprocess.run(["mount", *options], check=False, capture_output=True).returncode != 0:
+        pytest.skip("a small tmpfs needs root and a kernel that allows mounts")
+    try:
+        yield root
+    finally:
+        subprocess.run(["umount", str(root)], check=True)
+
+
+def fill(root: Path) -> Path:
+    """
+    Use up every byte that is left, and return the file to remove for room.
+    """
+    ballast = root / "ballast"
+    with ballast.open("ab", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(b"\0" * 4096)
+    return ballast
+
+
+async def test_a_full_disk_refuses_changes_and_loses_none(small_disk: Path) -> None:
+    """Without room a new plan and each change is a 507 that leaves the file whole; with room all goes on."""
+    project = planning.make_project(small_disk / "project")
+    async with planning.in_process(project) as service:
+        service.toolbox.hold(1)
+        plan = await service.started(task("sweep the hall"), task("paint the hall", 1), task("paint the door", 2))
+        await service.toolbox.begun(1)
+        before = await service.comes_to(plan, "running", "blocked", "blocked")
+        ballast = fill(small_disk)
+        refusals = [
+            await service.ask(*sweeping(1)),
+            await service.edit(plan, 3, dod="x" * 20_000),
+            await service.call(plan, "pause"),
+        ]
+        kept, shown = service.kept(plan), await service.shown(plan)
+        service.toolbox.release(1)
+        ballast.unlink()
+        ended = await service.ends(plan)
+
+    assert [(answer.status_code, answer.json()["code"]) for answer in refusals[:1]] == [(507, "no_room")]
+    assert {answer.status_code for answer in refusals} <= {507, 400, 200}
+    assert kept["session_id"] == before["session_id"]
+    assert shown == kept
+    assert set(states(ended).values()) == {"done"} if refusals[2].status_code == 507 else ended["status"] == "paused"
+
+
+async def test_a_plan_waits_for_room(small_disk: Path) -> None:
+    """A task whose run cannot be made for want of room is begun, once, as soon as there is some."""
+    project = planning.make_project(small_disk / "project")
+    async with planning.in_process(project) as service:
+        service.toolbox.hold(1)
+        plan = await service.started(task("sweep the hall"), task("paint the hall", 1))
+        await service.toolbox.begun(1)
+        await service.comes_to(plan, "running", "blocked")
+        ballast = fill(small_disk)
+        service.toolbox.release(1)
+        await service.until(the(await service.shown(plan), 1)["run_id"], "paused", "done")
+        ballast.unlink()
+        ended = await service.ends(plan)
+        runs = await service.runs_of(plan)
+
+    assert states(ended) == {1: "done", 2: "done"}
+    assert len(runs) == 2
+    assert (len(service.toolbox.tries(1)), len(service.toolbox.tries(2))) == (1, 1)
+
+
+async def test_the_next_service_goes_on_after_a_full_disk(small_disk: Path) -> None:
+    """A service that stops while its disk is full leaves a plan that the next one, with room, brings to its end."""
+    project, toolbox = planning.make_project(small_disk / "project"), chores.Toolbox()
+    toolbox.hold(1)
+    async with planning.in_process(project, toolbox) as service:
+        plan = await service.started(task("sweep the hall"), task("paint the hall", 1))
+        await toolbox.begun(1)
+        await service.comes_to(plan, "running", "blocked")
+        ballast = fill(small_disk)
+        toolbox.release(1)
+    ballast.unlink()
+    async with planning.in_process(project, toolbox) as service:
+        ended = await service.ends(plan)
+
+    assert states(ended) == {1: "done", 2: "done"}
+    assert [each["attempt"] for each in ended["tasks"]] == [1, 1]
+
+
+# -- a service that finds strange things at its start
+
+
+async def test_a_service_starts_over_anything(project: Project) -> None:
+    """Damaged plans and strange files keep no service from starting, nor a sound plan from going on."""
+    folder = project.data / "sessions"
+    running = {"created_by": "user", "status": "running", "created_at": "2026-02-10T14:00:00Z"}
+    tasks = [{"id": 1, "description": "sweep the hall", "recipe_id": "sweep", "deps": [], "status": "pending"}]
+    project.write(".control-room/sessions/torn/plan.json", '{"session_id": "torn", "status": "runn')
+    project.write(
+        ".control-room/sessions/other/plan.json", json.dumps({"session_id": "else", **running, "tasks": tasks})
+    )
+    project.write(
+        ".control-room/sessions/sound/plan.json", json.dumps({"session_id": "sound", **running, "tasks": tasks})
+    )
+    project.write(".control-room/sessions/note.txt", "mine")
+    (folder / "empty").mkdir()
+    (folder / "folder" / "plan.json").mkdir(parents=True)
+    (folder / "loop").symlink_to(folder)
+    async with planning.in_process(project) as service:
+        ready = await service.http.get("/readyz")
+        ended = await service.ends({"session_id": "sound"})
+        listed = (await service.http.get("/api/sessions")).json()
+        torn = await service.http.get("/api/sessions/torn")
+        other = await service.http.get("/api/sessions/other")
+        empty = await service.http.get("/api/sessions/empty")
+
+    assert ready.status_code == 200
+    assert states(ended) == {1: "done"}
+    assert [row["session_id"] for row in listed] == ["sound"]
+    refused(torn, 409, "plan_damaged")
+    refused(other, 409, "plan_damaged")
+    refused(empty, 404, "plan_not_found")
+
+
+async def test_a_recipe_that_goes_away(service: Planned) -> None:
+    """A task whose recipe is gone when its turn comes fails with that reason; put back, a retry does it."""
+    service.toolbox.hold(1)
+    plan = await service.started(task("sweep the hall"), task("paint the hall", 1), task("sweep the yard"))
+    await service.toolbox.begun(1)
+    recipe = service.project.data / "recipes" / "chores" / "paint.json"
+    content = recipe.read_text(encoding="utf-8")
+    recipe.unlink()
+    service.toolbox.release(1)
+    failed = await service.ends(plan, "failed")
+    recipe.write_text(content, encoding="utf-8")
+    retried = await service.call(plan, "retry", 2)
+    ended = await service.ends(plan)
+
+    assert states(failed) == {1: "done", 2: "failed", 3: "done"}
+    assert (the(failed, 2)["error"]["code"], the(failed, 2)["run_id"]) == ("unknown_recipe", None)
+    assert retried.status_code == 200, retried.text
+    assert states(ended) == {1: "done", 2: "done", 3: "done"}
+
+
+async def test_a_plan_can_be_only_so_long(service: Planned) -> None:
+    """Two hundred tasks are a plan; one more is refused, and changes nothing."""
+    plan = await service.plan(*sweeping(200))
+    more = await service.add(plan, task("sweep more"))
+
+    assert more.status_code in (400, 409), more.text
+    assert await service.shown(plan) == plan
+
+
+@pytest.mark.slow
+async def test_the_longest_plan(service: Planned) -> None:
+    """Two hundred tasks, each behind the one before, are done in their order."""
+    tasks = [task(f"sweep step {number}", *([number - 1] if number > 1 else [])) for number in range(1, 201)]
+    plan = await service.started(*tasks)
+    ended = await service.plan_until(plan, lambda shown: shown["status"] != "running", 100)
+
+    assert [number for number, *_ in service.toolbox.asked] == list(range(1, 201))
+    assert ended["status"] == "done"
