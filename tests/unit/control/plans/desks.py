@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,6 +26,9 @@ from tests.unit.control.plans import chores
 from tests.unit.execution import pools, recording
 
 T = TypeVar("T")
+
+CHIEF = {"id": "chief-1", "archetype": "chief", "tier": "t3", "backend": "said", "role": "You are the chief."}
+"""An agent that splits intents into tasks."""
 
 Left = tuple[memory.MemoryStore, list[chores.Tried]]
 """The store that a crash left, and what was tried before it."""
@@ -56,8 +59,8 @@ class Place:
     A project, and what is read of it once: its recipes and agents.
     """
 
-    def __init__(self, root: Path) -> None:
-        self.project = make_project(root / "project")
+    def __init__(self, root: Path, *, agents: Sequence[Mapping[str, Any]] = (CHIEF,)) -> None:
+        self.project = make_project(root / "project", agents)
         """The project."""
         self.chosen = settings.load({}, project=self.project.root, home=self.project.root / "home")
         """Its settings."""
@@ -66,12 +69,17 @@ class Place:
         self.reference = references.reference_of(self.chosen, self.people, chores.world(chores.Toolbox()))
         """Its recipes."""
 
-    def forget(self) -> None:
+    def add_recipe(self, recipe: dict[str, Any]) -> None:
         """
-        Read recipes and agents again, because they have changed.
+        Write a further chore.
         """
-        self.people = references.roster_of(self.chosen)
-        self.reference = references.reference_of(self.chosen, self.people, chores.world(chores.Toolbox()))
+        self.project.write(f".control-room/recipes/chores/{recipe['recipe_id']}.json", json.dumps(recipe))
+
+    def remove_recipe(self, recipe_id: str) -> None:
+        """
+        Take a chore away.
+        """
+        (self.project.data / "recipes" / "chores" / f"{recipe_id}.json").unlink()
 
 
 class Desk:
@@ -274,14 +282,13 @@ class Desk:
         return rooms._room(chosen, world, place.reference, equipment, self.store, talks, self.sessions)
 
 
-def make_project(root: Path) -> Project:
+def make_project(root: Path, agents: Sequence[Mapping[str, Any]]) -> Project:
     """
-    Make a project whose recipes are chores, and whose chief says what a script holds.
+    Make a project whose recipes are chores, and whose agents say what a script holds.
     """
     project = planning.make_project(root)
-    chief = {"id": "chief-1", "archetype": "chief", "tier": "t3", "backend": "said", "role": "You are the chief."}
     backends = {"said": {"type": "scripted", "file": "replies.json"}}
-    project.write(".control-room/agents.json", json.dumps({"agents": [chief], "backends": backends}))
+    project.write(".control-room/agents.json", json.dumps({"agents": list(agents), "backends": backends}))
     return project
 
 
