@@ -176,7 +176,7 @@ class Conflict(ControlRoomError):
 
 class WrongState(Conflict):
     """
-    The run is not in a state that allows this.
+    It is not in a state that allows this.
     """
 
     default_code = "wrong_state"

@@ -26,7 +26,7 @@ async def alive() -> Response:
 @router.get(
     "/readyz",
     summary="Tell whether new runs can be taken",
-    responses=declared(answers.Readiness, "disk_failing", "starting"),
+    responses=declared(answers.Readiness, "disk_failing", "planner_broken", "starting"),
 )
 async def ready(desk: At) -> Response:
     """

@@ -91,6 +91,12 @@ EXAMPLES = (
         status=409, code="too_many_tasks", title=_UNFIT, detail=f"the plan {_PLAN} has 200 tasks, and cannot have more"
     ),
     problems.Problem(
+        status=503,
+        code="planner_broken",
+        title="The service cannot answer this now.",
+        detail=f"the planner broke over {_PLAN}; the log tells why",
+    ),
+    problems.Problem(
         status=409,
         code="task_needed",
         title=_UNFIT,

@@ -242,7 +242,7 @@ EXAMPLES: Mapping[str, problems.Problem] = {
         problems.Problem(
             status=409,
             code="wrong_state",
-            title="The run is not in a state that allows this.",
+            title="It is not in a state that allows this.",
             detail=f"run {_RUN} is done",
             facts={"run_id": _RUN, "status": "done"},
         ),

@@ -30,7 +30,11 @@ async def follow(connected: client.Client, plan: client.Answer, as_json: bool) -
             waiting = await _waiting(connected, found)
         plan = found
         told.show(plan)
-    return await _tell_rest(connected, plan, waiting, as_json)
+    if as_json:
+        terminal.say_json(plan)
+    else:
+        told.rest(plan)
+    return await _tell_rest(connected, plan, waiting)
 
 
 def goes_on(plan: client.Answer) -> bool:
@@ -60,14 +64,24 @@ class _Told:
         self._status = ""
         self._tasks: dict[int, tuple[str, str | None]] = {}
         self._begun = False
+        self._last = ""
 
     def show(self, plan: client.Answer) -> None:
-        if plan["status"] != self._status:
-            self._say(plan_formats.standing(plan) if plan["tasks"] else _without_tasks(plan))
-            self._status = plan["status"]
+        if not self._begun:
+            self._show_plan(plan)
         for task in plan["tasks"]:
             self._show_task(task)
+        if plan["status"] != self._status:
+            self._show_plan(plan)
         self._begun = True
+
+    def rest(self, plan: client.Answer) -> None:
+        if self._last != plan_formats.standing(plan):
+            self._say(plan_formats.standing(plan))
+
+    def _show_plan(self, plan: client.Answer) -> None:
+        self._say(plan_formats.standing(plan) if plan["tasks"] else _without_tasks(plan))
+        self._status = plan["status"]
 
     def _show_task(self, task: client.Answer) -> None:
         status, run_id = task["status"], task["run_id"]
@@ -83,6 +97,7 @@ class _Told:
     def _say(self, line: str) -> None:
         if not self._quiet:
             terminal.say(line)
+        self._last = line
 
 
 def _without_tasks(plan: client.Answer) -> str:
@@ -110,13 +125,7 @@ async def _is_stuck(connected: client.Client, detail: client.Answer) -> bool:
     return not gates or not all(gate["expires_at"] for gate in gates)
 
 
-async def _tell_rest(
-    connected: client.Client, plan: client.Answer, waiting: Sequence[client.Answer], as_json: bool
-) -> int:
-    if as_json:
-        terminal.say_json(plan)
-    else:
-        terminal.say(plan_formats.standing(plan))
+async def _tell_rest(connected: client.Client, plan: client.Answer, waiting: Sequence[client.Answer]) -> int:
     for detail in waiting:
         await _tell_waiting(connected, detail)
     for line in plan_formats.remarks(plan):

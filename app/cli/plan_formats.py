@@ -109,7 +109,8 @@ def next_commands(found: Plan) -> list[str]:
         case "running":
             return [*asked[:_HINTS], *failed[:_HINTS]] or [_command(found, "follow")]
         case "failed":
-            return failed[:_HINTS] or [_command(found, "start")]
+            left = not failed or any(task["status"] == "pending" for task in tasks)
+            return [*failed[:_HINTS], *([_command(found, "start")] if left else [])]
         case _:
             return []
 

@@ -14,6 +14,9 @@ from app.cli.plan_changes import changed, detach, revision
 
 _TASK = click.argument("task_id", type=click.IntRange(1), metavar="TASK")
 _RECIPE = click.option("--recipe", "recipe_id", metavar="ID", help="Recipe that does it.  [default: the router's]")
+_OTHER_RECIPE = click.option(
+    "--recipe", "recipe_id", metavar="ID", help="Recipe that does it, in place of the present one."
+)
 _ARG = click.option("--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="One argument; repeatable.")
 _ARGS_FILE = click.option(
     "--args-file", type=click.Path(path_type=Path), metavar="FILE", help="JSON object of arguments."
@@ -62,7 +65,7 @@ def add(
 @click.argument("session_id")
 @_TASK
 @click.option("--description", metavar="TEXT", help="Another description.")
-@_RECIPE
+@_OTHER_RECIPE
 @click.option("--any-recipe", is_flag=True, help="Let the router choose the recipe again.")
 @_ARG
 @_ARGS_FILE
@@ -102,7 +105,7 @@ def remove(place: options.Place, as_json: bool, session_id: str, task_id: int, r
 @click.argument("session_id")
 @_TASK
 @click.argument("text", metavar="ANSWER")
-@_RECIPE
+@_OTHER_RECIPE
 @_ARG
 @_ARGS_FILE
 @revision

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from app.control.plans import advancing
 from tests.acceptance import processes, programs
 
 CHIEF = {"id": "chief-test", "archetype": "chief", "tier": "t3", "backend": "script", "role": "You split work."}
@@ -359,6 +360,25 @@ def test_interrupted_plan_goes_on_where_it_was(project: programs.Project, tmp_pa
     assert [task["status"] for task in left["tasks"]] == ["running", "blocked"]
     assert followed.stdout.splitlines()[-1] == f"plan {session} done: 2 done"
     assert shown["tasks"][0]["run_id"] == left["tasks"][0]["run_id"]
+
+
+def test_planner_that_breaks_down_is_told(project: programs.Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """
+    A fault of ours in the work on a plan ends the command that follows it, instead of leaving it waiting.
+    """
+    place = ("--project", str(project.path))
+    session = made(tmp_path, place)
+    plan("approve", session, *place)
+
+    async def broken(*_: Any) -> None:
+        raise ZeroDivisionError("seven by nothing")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(advancing.Advance, "advance", broken)
+        told = plan("start", session, *place, code=1).stderr
+
+    assert "planner_broken" in told
+    assert plan("follow", session, *place).stdout.splitlines()[-1] == f"plan {session} done: 1 done"
 
 
 def test_run_that_asks_ends_the_following(project: programs.Project, tmp_path: Path):

@@ -19,7 +19,13 @@ from app.api import published
 from tests.integration import project as projects
 from tests.integration import served
 
-KNOWN: dict[str, list[str]] = {"run_id": [], "slot": ["discovery", "draft"], "name": ["draft.1.prompt.md"]}
+KNOWN: dict[str, list[Any]] = {
+    "run_id": [],
+    "slot": ["discovery", "draft"],
+    "name": ["draft.1.prompt.md"],
+    "session_id": [],
+    "task_id": [1, 2, 3, 9],
+}
 """Values that exist, so that not every generated path leads to nothing."""
 
 SCHEMA = schemathesis.openapi.from_dict(json.loads(published.text()))
@@ -72,6 +78,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with served.in_a_thread(project) as address, httpx.Client(base_url=address) as http:
         KNOWN["run_id"] = [_run(http, body) for body in _bodies()]
         KNOWN["receipt_id"] = [_receipt(http, KNOWN["run_id"][0])]
+        KNOWN["session_id"] = [_plan(http, *moves) for moves in ((), ("approve",), ("approve", "start"))]
         yield address
 
 
@@ -89,3 +96,11 @@ def _run(http: httpx.Client, body: dict[str, Any]) -> str:
 
 def _receipt(http: httpx.Client, run_id: str) -> str:
     return str(http.get(f"/api/runs/{run_id}/cache/discovery").json()["receipt_id"])
+
+
+def _plan(http: httpx.Client, *moves: str) -> str:
+    tasks = [{"description": "look around"}, {"description": "nothing fits", "deps": [1]}, {"description": "compare"}]
+    session_id = str(http.post("/api/sessions", json={"tasks": tasks}).json()["session_id"])
+    for move in moves:
+        http.post(f"/api/sessions/{session_id}/{move}")
+    return session_id

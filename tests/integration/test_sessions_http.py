@@ -141,6 +141,16 @@ async def test_a_failed_task_is_retried(service: served.Served) -> None:
     assert {issue["kind"] for issue in issues} == {"task"}
 
 
+async def test_an_issue_belongs_to_a_plan(service: served.Served) -> None:
+    """The session of a plan is known from the moment that it is made, before any run of it."""
+    plan = await make(service)
+    issue = await service.http.post("/api/issues", json={"title": "Look here", "session_id": plan["session_id"]})
+    listed = await service.http.get("/api/issues", params={"session_id": plan["session_id"]})
+
+    assert issue.status_code == 201, issue.text
+    assert [row["issue_id"] for row in listed.json()] == [issue.json()["issue_id"]]
+
+
 async def test_polls_are_held_against_the_revision(service: served.Served) -> None:
     """What is known is a 304, by whichever tag; a plan at rest is not waited for."""
     plan = await make(service)

@@ -105,6 +105,7 @@ def test_plan_that_the_chief_makes_says_so():
         (with_states(PlanState.PAUSED, TaskState.PENDING), ["resume sp_x"]),
         (with_states(PlanState.FAILED, TaskState.FAILED, TaskState.BLOCKED), ["retry sp_x 1"]),
         (with_states(PlanState.FAILED, *[TaskState.FAILED] * 9), [f"retry sp_x {number}" for number in (1, 2, 3)]),
+        (with_states(PlanState.FAILED, TaskState.FAILED, TaskState.PENDING), ["retry sp_x 1", "start sp_x"]),
         (plan(PlanState.FAILED, error=ERROR), ["start sp_x"]),
         (with_states(PlanState.DONE, TaskState.DONE), []),
     ],
