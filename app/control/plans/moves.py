@@ -85,7 +85,8 @@ def retried(plan: Plan, task_id: int, at: str, *, fresh: bool) -> Plan:
     """
     Let a failed task be tried once more.
 
-    One that has come to depend on something that is not done waits for that, and begins anew then.
+    One that has come to depend on something that is not done, or about which something is asked since, waits for that
+    and begins anew then.
 
     Args:
         fresh: Whether a new run is made; otherwise its run is sent on, and the task runs from now on.
@@ -95,7 +96,7 @@ def retried(plan: Plan, task_id: int, at: str, *, fresh: bool) -> Plan:
         errors.WrongState: it has not failed, or the plan is not at work.
     """
     task = _of_plan_at_work(plan, task_id, TaskState.FAILED, "retried")
-    if fresh or task.run_id is None or not rules.is_ready(plan, task):
+    if fresh or task.run_id is None or task.asks or not rules.is_ready(plan, task):
         renewed = dataclasses.replace(without_run(task), status=TaskState.PENDING, error=None, ended_at=None)
         return _with(plan, dataclasses.replace(renewed, started_at=None), at, PlanState.RUNNING)
     again = dataclasses.replace(task, status=TaskState.RUNNING, error=None, ended_at=None)

@@ -1,19 +1,28 @@
 """
-Thousands of session plans on a real disk.
+Session plans on disks: thousands of them, power that is lost, and disks that refuse.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from app.engine.plans import PlanQuery
+import pytest
+
+from app import clock, errors
+from app.engine.plans import Plan, PlanQuery
 from app.storage import layout
 from app.storage.disk import Disk
-from tests.unit.storage import lives
+from app.storage.memory import MemoryStore
+from app.storage.memory_disk import MemoryDisk
+from tests.conformance import houses
+from tests.unit.storage import lives, power_cuts
 
+AT = "2026-02-10T14:30:00.000Z"
 MANY = 5_000
 
 
@@ -63,3 +72,85 @@ async def test_thousands_are_listed_without_being_read_again(tmp_path: Path) -> 
     assert [each.session_id for each in everything] == [f"sp_{number:04}" for number in reversed(range(MANY))]
     assert (first["read"], second["read"]) == (MANY, 0)
     assert second["signature"] <= MANY + 1
+
+
+class Dying:
+    """
+    Probes that die at a chosen passing of any point.
+    """
+
+    def __init__(self, passings: int) -> None:
+        self._left = passings
+
+    def reach(self, point: str) -> None:
+        """
+        Die, or come nearer to it.
+        """
+        self._left -= 1
+        if self._left == 0:
+            raise houses.Died
+
+
+def version(revision: int) -> Plan:
+    """
+    Return a plan whose versions differ in length.
+    """
+    return Plan(session_id="sp_1", created_at=AT, updated_at=AT, revision=revision, intent="x" * (revision * 37 % 900))
+
+
+async def life(disk: MemoryDisk, begin: int, passings: int) -> tuple[MemoryStore, int]:
+    """
+    Write versions of a plan until death, and return the last one that was acknowledged.
+    """
+    store = MemoryStore(clock=clock.FakeClock(), probes=Dying(passings), disk=disk)
+    acknowledged = begin
+    with contextlib.suppress(houses.Died, errors.StorageFault):
+        await store.start(serve=False)
+        for revision in range(begin + 1, begin + 9):
+            await store.plans.put(version(revision))
+            acknowledged = revision
+    return store, acknowledged
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_a_power_cut_leaves_the_old_or_the_new(seed: int) -> None:
+    """Whatever a disk keeps of what was not synced, the plan is the one that was acknowledged last, or the next one."""
+    chance = random.Random(seed)
+    disk: MemoryDisk = power_cuts.ForgetfulDisk(chance, 0.0)
+    acknowledged = 0
+    for _ in range(6):
+        store, last = await life(disk, acknowledged, chance.randint(1, 26))
+        store.abandon()
+        disk = power_cuts.cut(disk, chance)
+        store = MemoryStore(clock=clock.FakeClock(), disk=disk)
+        await store.start(serve=False)
+        found = await store.plans.get("sp_1")
+        listed = await store.plans.list(PlanQuery())
+        await store.close()
+
+        assert found in ((None, version(1)) if last == 0 else (version(last), version(last + 1)))
+        assert [each.revision for each in listed] == ([] if found is None else [found.revision])
+        acknowledged = 0 if found is None else found.revision
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_a_failing_disk_leaves_whole_plans(seed: int) -> None:
+    """On a disk that now and then refuses, a plan is always one of those that were to be kept."""
+    chance = random.Random(seed)
+    disk = power_cuts.ForgetfulDisk(chance, 0.0)
+    store = MemoryStore(clock=clock.FakeClock(), disk=disk)
+    await store.start(serve=False)
+    disk.often = 0.3
+    kept = 0
+    for revision in range(1, 40):
+        tried = False
+        with contextlib.suppress(errors.StorageFault):
+            await store.plans.put(version(revision))
+            tried = True
+        found = await store.plans.get("sp_1")
+
+        assert found in ((None,) if kept == 0 and not tried else ()) + (version(kept), version(revision))
+        assert not tried or found == version(revision)
+        kept = 0 if found is None else found.revision
+    disk.often = 0.0
+    await store.close()

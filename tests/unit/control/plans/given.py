@@ -51,7 +51,7 @@ def asking(task_id: int, *deps: int, **fields: Any) -> Task:
     """
     Return a task about which something is asked.
     """
-    return task(task_id, *deps, recipe_id=None, scoping_question="Which?", asked_by="chief", **fields)
+    return task(task_id, *deps, **({"recipe_id": None, "scoping_question": "Which?", "asked_by": "chief"} | fields))
 
 
 def plan(*tasks: Task, status: PlanState = PlanState.RUNNING, **fields: Any) -> Plan:

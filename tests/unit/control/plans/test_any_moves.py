@@ -84,6 +84,7 @@ class AnyMoves(RuleBasedStateMachine):
             run_id = rules.the_task(self.plan, number).run_id
             gone = run_id is not None and self.runs[run_id].status is None
             after = moves.retried(self.plan, number, LATER, fresh=fresh or gone)
+            self._began_in_time(after, number)
             if run_id is not None and rules.the_task(after, number).run_id == run_id:
                 self.runs[run_id] = fact(RunState.PENDING)
             self.become(after)
@@ -112,14 +113,16 @@ class AnyMoves(RuleBasedStateMachine):
             assert number not in self.numbers
             self.numbers.add(number)
 
-    @rule(number=NUMBERS, deps=st.lists(NUMBERS, max_size=3), text=st.sampled_from(["a", "b"]))
-    def edited(self, number: int, deps: list[int], text: str) -> None:
+    @rule(number=NUMBERS, deps=st.lists(NUMBERS, max_size=3), text=st.sampled_from(["a", "b"]), asks=st.booleans())
+    def edited(self, number: int, deps: list[int], text: str, asks: bool) -> None:
         """
-        Give a task other dependencies and other words.
+        Give a task other dependencies and other words, and perhaps a question.
         """
         with self.allowed():
             known = edits.editable(self.plan, number)
             changed = dataclasses.replace(known, deps=tuple(deps), description=text)
+            if asks:
+                changed = dataclasses.replace(changed, scoping_question="Sure?", scoping_answer=None)
             self.become(edits.with_edit(self.plan, changed, LATER))
 
     @rule(number=NUMBERS)
@@ -148,10 +151,9 @@ class AnyMoves(RuleBasedStateMachine):
         Begin tasks as far as there is room.
         """
         for found in rules.startable(self.plan, ROOM)[:count]:
-            finished = {each.id for each in self.plan.tasks if each.status is TaskState.DONE}
-            assert found.forced or finished.issuperset(found.deps)
-            assert not found.asks
-            self.become(moves.begun(self.plan, found.id, LATER))
+            after = moves.begun(self.plan, found.id, LATER)
+            self._began_in_time(after, found.id)
+            self.become(after)
 
     @rule(refused=st.booleans())
     def completed(self, refused: bool) -> None:
@@ -225,6 +227,13 @@ class AnyMoves(RuleBasedStateMachine):
                 return
             self._pushed()
         raise AssertionError(f"stalled: {self.plan.to_json()}")
+
+    def _began_in_time(self, after: Plan, number: int) -> None:
+        found = rules.the_task(after, number)
+        finished = {each.id for each in after.tasks if each.status is TaskState.DONE}
+        if found.status is TaskState.RUNNING:
+            assert found.forced or finished.issuperset(found.deps)
+            assert not found.asks
 
     def _pushed(self) -> None:
         for move in (moves.approved, moves.started):

@@ -45,7 +45,7 @@ class TestOrder:
 
     def test_all_flaws_are_told(self) -> None:
         """What is missing, unknown, named twice and before what it needs is told in one answer."""
-        before = plan(task(1), task(2, 1), task(3), task(4, 2), status=DRAFT)
+        before = plan(task(1), task(2, 1), task(3), task(4, 2, 3), status=DRAFT)
         with pytest.raises(errors.RequestInvalid) as refused:
             edits.reordered(before, [2, 1, 9, 4, 2], LATER)
 
@@ -131,13 +131,13 @@ class TestEdits:
 
     def test_a_cycle_is_told_at_the_task(self) -> None:
         """A cycle that an edit would make is told at the dependency that makes it."""
-        before = plan(task(1), task(2, 1), task(3, 2))
+        before = plan(task(3), task(2, 3), task(1, 3, 2))
         with pytest.raises(errors.RequestInvalid) as refused:
-            edited(before, 1, deps=(3,))
+            edited(before, 2, deps=(1,))
         (flaw,) = refused.value.flaws
 
         assert (flaw.path, flaw.code) == ("$.deps[0]", "dependency_cycle")
-        assert flaw.message.endswith("1 → 3 → 2 → 1")
+        assert flaw.message.endswith("2 → 1 → 2")
 
     @pytest.mark.parametrize(
         "change",
@@ -205,13 +205,17 @@ class TestRemovals:
 
 
 def test_nobody_disturbs_the_chief() -> None:
-    """While the chief is at work no task can be added."""
-    awaiting = plan(status=DRAFT, awaits_chief=True, chief_run_id="run-c")
+    """While the chief is at work nothing of a plan is changed or approved."""
+    awaiting = plan(asking(1), status=DRAFT, awaits_chief=True, chief_run_id="run-c")
     for change in (
-        lambda: edits.with_new_task(awaiting, task(1), LATER),
-        lambda: edits.reordered(awaiting, [], LATER),
+        lambda: edits.with_new_task(awaiting, task(2), LATER),
+        lambda: edits.reordered(awaiting, [1], LATER),
+        lambda: edits.editable(awaiting, 1),
+        lambda: edits.answerable(awaiting, 1),
+        lambda: edits.without_task(awaiting, 1, LATER),
+        lambda: moves.approved(awaiting, LATER),
     ):
-        with pytest.raises(errors.WrongState):
+        with pytest.raises(errors.WrongState, match="the chief is at work"):
             change()
 
 

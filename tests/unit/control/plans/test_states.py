@@ -87,6 +87,7 @@ TASKS: Mapping[str, Plan] = {
     "pending": plan(task(1), done(2)),
     "blocked": plan(task(1, 2), task(2)),
     "needs_scoping": plan(asking(1), done(2)),
+    "needs_scoping, its recipe known": plan(asking(1, recipe_id="draft"), done(2)),
     "running": plan(running(1), done(2)),
     "running, its run being made": plan(running(1, run_id=None), done(2)),
     "done": plan(done(1), task(2)),
@@ -148,6 +149,9 @@ TASK_TABLE: Mapping[str, Mapping[str, str]] = {
     | dict.fromkeys(NO_RUN, "blocked")
     | {"what it needs is done": "pending", "force": "pending", "make it wait": "blocked"},
     "needs_scoping": OPEN
+    | dict.fromkeys(NO_RUN, "needs_scoping")
+    | {"what it needs is done": "needs_scoping", "make it wait": "needs_scoping", "answer": "pending"},
+    "needs_scoping, its recipe known": OPEN
     | dict.fromkeys(NO_RUN, "needs_scoping")
     | {"what it needs is done": "needs_scoping", "make it wait": "needs_scoping", "answer": "pending"},
     "running": SHUT
@@ -237,6 +241,8 @@ def test_what_an_edit_takes_a_task_to() -> None:
     assert _answered(both).task(1).status is TaskState.BLOCKED  # type: ignore[union-attr]
     asks = _edited(recipe_id=None)(tried)
     assert moves.retried(asks, 1, LATER, fresh=False).task(1).status is TaskState.NEEDS_SCOPING  # type: ignore[union-attr]
+    unsure = _edited(scoping_question="Sure?")(tried)
+    assert moves.retried(unsure, 1, LATER, fresh=False).task(1).status is TaskState.NEEDS_SCOPING  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
