@@ -26,6 +26,7 @@ TAGS = [
     {"name": "gates", "description": "Questions of runs to people, and their answers."},
     {"name": "issues", "description": "What runs have found and people have written down."},
     {"name": "plans", "description": "Session plans: tasks and their dependencies, each task one run."},
+    {"name": "conferences", "description": "Opinions of several agents on the same evidence."},
     {"name": "recipes", "description": "Recipes, and the router that chooses among them."},
     {"name": "library", "description": "Tools and agents that recipes can name."},
     {"name": "audit", "description": "Receipts of tool executions."},

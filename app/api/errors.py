@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app import errors
-from app.api import bodies, document, plan_bodies, problems, queries
+from app.api import bodies, conference_bodies, document, plan_bodies, problems, queries
 from app.engine import json_text
 
 STATUS: Mapping[type[BaseException], int] = {
@@ -35,6 +35,7 @@ STATUS: Mapping[type[BaseException], int] = {
 
 _FIELDS = sorted(
     bodies.known_fields()
+    | conference_bodies.known_fields()
     | plan_bodies.known_fields()
     | set(queries.RunsQuery.model_fields)
     | set(queries.GatesQuery.model_fields)

@@ -15,6 +15,7 @@ from starlette.middleware.cors import CORSMiddleware
 import app as program
 from app import clock, settings
 from app.api import (
+    conferences,
     document,
     errors,
     gates,
@@ -61,6 +62,7 @@ def create(
         issues.router,
         sessions.router,
         session_tasks.router,
+        conferences.router,
         library.router,
         health.router,
         ws.router,

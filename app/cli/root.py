@@ -11,6 +11,7 @@ import click
 from app import __version__
 from app.cli import (
     boundary,
+    confer,
     crashing,
     endings,
     gates,
@@ -36,8 +37,8 @@ def control_room() -> None:
 
 
 for command in (
-    serving.serve, running.run, runs.runs, gates.gates, issues.issues, plans.plan, recipes.recipes, recipes.route,
-    upkeep.agents, upkeep.config, upkeep.index, upkeep.init, upkeep.openapi, crashing.crashtest,
+    serving.serve, running.run, confer.confer, runs.runs, gates.gates, issues.issues, plans.plan, recipes.recipes,
+    recipes.route, upkeep.agents, upkeep.config, upkeep.index, upkeep.init, upkeep.openapi, crashing.crashtest,
 ):  # fmt: skip
     control_room.add_command(command)
 

@@ -69,6 +69,7 @@ def test_every_address_of_the_contract_is_documented() -> None:
         "POST /api/sessions/{session_id}/tasks/{task_id}/answer",
         "POST /api/sessions/{session_id}/tasks/{task_id}/force-start",
         "POST /api/sessions/{session_id}/tasks/{task_id}/retry",
+        "POST /api/conferences",
         "GET /api/recipes",
         "POST /api/recipes/validate",
         "GET /api/recipes/{recipe_id}",

@@ -1,0 +1,55 @@
+"""
+The route of conferences; what is started there is a run, and everything else is asked of that.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header
+from starlette.responses import Response
+
+from app.api import conference_bodies
+from app.api.answering import as_json, declared
+from app.api.desk import At
+from app.api.refusals import BODY
+from app.control import requests
+
+router = APIRouter(prefix="/api/conferences", tags=["conferences"])
+
+_STARTED = declared(
+    conference_bodies.ConferenceStarted,
+    *BODY,
+    "no_chief",
+    "working_dir_refused",
+    "working_dir_missing",
+    "unknown_parent",
+    "depth_exceeded",
+    "idempotency_conflict",
+    "no_room",
+    status=201,
+    meaning="The conference is accepted and on disk, as a run.",
+    headers={"Location": "Address of the run."},
+)
+_STARTED[200] = _STARTED[201] | {"description": "An earlier request with this Idempotency-Key made the conference."}
+
+
+@router.post("", summary="Hold a conference", status_code=201, responses=_STARTED)
+async def start_conference(
+    desk: At,
+    body: conference_bodies.ConferenceBody,
+    idempotency_key: Annotated[
+        str | None,
+        Header(
+            alias="Idempotency-Key",
+            description="Repetitions of a request with the same key find the same conference.",
+            pattern=requests.IDEMPOTENCY_KEY_PATTERN,
+        ),
+    ] = None,
+) -> Response:
+    """
+    Ask several agents for their opinions on the same evidence, which the chief gathers with tools.
+    """
+    started = await desk.conferences.start(body.conference(idempotency_key))
+    headers = {"Location": f"/api/runs/{started.run_id}"}
+    return as_json(started.to_json(), status=200 if started.existed else 201, headers=headers)

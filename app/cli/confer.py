@@ -1,0 +1,97 @@
+"""
+The command `confer`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from app import errors
+from app.cli import arguments, endings, nesting, options, terminal
+from app.cli.access import Access
+
+if TYPE_CHECKING:
+    from app.cli import client
+    from app.control import conferences
+
+
+@click.command()
+@click.argument("message")
+@click.option("--agent", "agents", multiple=True, metavar="ID", help="Agent or archetype to ask; repeatable.")
+@click.option("--tool", "tools", multiple=True, metavar="NAME", help="Tool that the chief may call; repeatable.")
+@click.option("--no-tools", is_flag=True, help="Let the chief call none.")
+@click.option("--require-tool", is_flag=True, help="Fail if the chief calls none.")
+@click.option("--max-tool-calls", type=click.IntRange(1, 20), default=5, show_default=True, help="Calls of the chief.")
+@click.option("--working-dir", metavar="DIR", help="Folder that tools look into, below the project or absolute.")
+@click.option("--session", "session_id", metavar="ID", help="Work session that it belongs to.")
+@click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="A label to find the run by; repeatable.")
+@click.option("--priority", type=click.IntRange(-100, 100), default=0, help="Higher goes first.")
+@click.option("--idempotency-key", metavar="KEY", help="A repetition with the same key finds the same conference.")
+@click.option("--detach", is_flag=True, help="With --server: do not wait for the end.")
+@options.as_json
+@options.anywhere
+def confer(place: options.Place, as_json: bool, detach: bool, **given: Any) -> int:
+    """
+    Ask several agents what they think of MESSAGE, all by the same evidence, and print the transcript.
+
+    Without --server the conference is held in this process. Ctrl-C stops it so that `runs resume` can continue it.
+    """
+    new = _conference(**given)
+    if detach and place.server is None:
+        raise click.UsageError("--detach needs --server: without a service nobody would go on with the conference.")
+    if detach:
+        return endings.shown(place.ask(lambda connected: connected.confer(new), Access.START), as_json, _accepted)
+
+    from app.cli import following
+
+    async def work(connected: client.Client) -> int:
+        run_id = (await connected.confer(new))["run_id"]
+        output = following.Output.NOTHING if as_json else following.Output.TEXT
+        code = await following.follow(connected, run_id, output)
+        await _show(connected, run_id, as_json)
+        return code
+
+    return place.ask(work, Access.START)
+
+
+def _conference(
+    tools: tuple[str, ...], agents: tuple[str, ...], no_tools: bool, labels: tuple[str, ...], **plain: Any
+) -> conferences.NewConference:
+    from app.control import conferences
+
+    if tools and no_tools:
+        raise click.UsageError("Give --tool or --no-tools, not both.")
+    return conferences.NewConference(
+        agents=agents or None,
+        allowed_tools=() if no_tools else tools or None,
+        labels=arguments.labels(labels),
+        parent_run_id=nesting.parent_run_id(),
+        runs_above=nesting.runs_above(),
+        **plain,
+    )
+
+
+async def _show(connected: client.Client, run_id: str, as_json: bool) -> None:
+    detail = await connected.detail(run_id)
+    done = detail["status"] == "done"
+    if as_json:
+        terminal.say_json(detail | {"conference": await _kept(connected, run_id) if done else None})
+    elif done:
+        terminal.say(f"\n{(await connected.slot(run_id, 'transcript'))['text']}")
+
+
+async def _kept(connected: client.Client, run_id: str) -> client.Answer | None:
+    steps = await connected.steps(run_id)
+    issue_id = next(step["output"]["issue_id"] for step in reversed(steps) if step["key"] == "transcript")
+    try:
+        facts: client.Answer = (await connected.issue(issue_id))["facts"]
+    except (errors.NotFound, errors.Conflict):
+        # Somebody has deleted or damaged it in this very moment; the run is told nevertheless.
+        return None
+    return {"issue_id": issue_id, **facts}
+
+
+def _accepted(started: client.Answer) -> str:
+    return f"run {started['run_id']} {started['status']}"
