@@ -35,9 +35,12 @@ class FolderPlans:
 
     async def create(self, new: requests.NewPlan) -> client.Answer:
         """
-        Make a plan.
+        Make a plan, or find it; the chief is waited for here, even if an earlier process has asked it.
         """
-        return (await self._plans.create(new)).plan.to_json()
+        plan = (await self._plans.create(new)).plan
+        if plan.awaits_chief:
+            self._planner.look_at(plan.session_id)
+        return plan.to_json()
 
     async def list(self, query: engine_plans.PlanQuery) -> list[client.Answer]:
         """

@@ -31,12 +31,14 @@ def changed(
     *,
     detach: bool = False,
     follows: bool = False,
+    goes_on: Callable[[client.Answer], bool] = plan_formats.goes_on,
 ) -> int:
     """
     Change a plan and show it; where it goes on by that, show its changes until it rests.
 
     Args:
         follows: Whether a plan of a service is waited for, too; what goes on in this process always is.
+        goes_on: Tells whether the plan is to be followed.
     """
     if detach and place.server is None:
         raise click.UsageError("--detach needs --server: without a service nobody would go on with the plan.")
@@ -45,7 +47,7 @@ def changed(
 
     async def work(connected: client.Client) -> int:
         found = await change(connected)
-        if detach or not (follows or connected.executes) or not plan_following.goes_on(found):
+        if detach or not (follows or connected.executes) or not goes_on(found):
             return endings.shown(found, as_json, plan_formats.plan)
         return await plan_following.follow(connected, found, as_json)
 

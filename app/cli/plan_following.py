@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from app import errors
 from app.cli import asking, client, endings, formats, plan_formats, terminal
 
 _SILENCE_SECONDS = 2.0
@@ -35,13 +36,6 @@ async def follow(connected: client.Client, plan: client.Answer, as_json: bool) -
     else:
         told.rest(plan)
     return await _tell_rest(connected, plan, waiting)
-
-
-def goes_on(plan: client.Answer) -> bool:
-    """
-    Tell whether a plan is to be followed: it runs, or its tasks are still being found.
-    """
-    return bool(plan["status"] == "running" or plan_formats.chief_is_at_work(plan))
 
 
 def rests(plan: client.Answer) -> bool:
@@ -113,7 +107,11 @@ async def _waiting(connected: client.Client, plan: client.Answer) -> list[client
     begun += [plan["chief_run_id"]] if plan_formats.chief_is_at_work(plan) else []
     if None in begun:
         return []
-    details = [await connected.detail(run_id) for run_id in begun]
+    try:
+        details = [await connected.detail(run_id) for run_id in begun]
+    except errors.NotFound:
+        # One was just deleted; the plan will say so.
+        return []
     stuck = [await _is_stuck(connected, detail) for detail in details]
     return details if all(stuck) else []
 
@@ -135,7 +133,9 @@ async def _tell_rest(connected: client.Client, plan: client.Answer, waiting: Seq
         terminal.warn("interrupted")
     for command in plan_formats.next_commands(plan) if not waiting else ():
         terminal.warn(f"  go on with: {command}")
-    return endings.ExitCode.INTERRUPTED if interrupted else endings.of_plan(plan["status"])
+    if interrupted:
+        return endings.ExitCode.INTERRUPTED
+    return endings.ExitCode.FAILED if waiting else endings.of_plan(plan["status"])
 
 
 async def _tell_waiting(connected: client.Client, detail: client.Answer) -> None:

@@ -122,6 +122,13 @@ def chief_is_at_work(found: Plan) -> bool:
     return bool(found["awaits_chief"])
 
 
+def goes_on(found: Plan) -> bool:
+    """
+    Tell whether a plan is worth following: it runs, or its tasks are still being found.
+    """
+    return bool(found["status"] == "running" or chief_is_at_work(found))
+
+
 def question(task: Task) -> str:
     """
     Return what is asked about a task.

@@ -50,7 +50,14 @@ def create(place: options.Place, as_json: bool, detach: bool, **given: Any) -> i
     Beside tasks INTENT is only a title.
     """
     new = _new(**given)
-    return changed(place, lambda connected: connected.plans.create(new), as_json, detach=detach, follows=True)
+    return changed(
+        place,
+        lambda connected: connected.plans.create(new),
+        as_json,
+        detach=detach,
+        follows=True,
+        goes_on=plan_formats.chief_is_at_work,
+    )
 
 
 @plan.command("list")
@@ -159,8 +166,23 @@ def order(place: options.Place, as_json: bool, session_id: str, tasks: tuple[int
     return changed(place, lambda connected: connected.plans.reorder(session_id, tasks, revision), as_json)
 
 
-def _moved(place: options.Place, session_id: str, move: Move, revision: int | None, as_json: bool, **how: bool) -> int:
-    return changed(place, lambda connected: connected.plans.move(session_id, move, revision), as_json, **how)
+def _moved(
+    place: options.Place,
+    session_id: str,
+    move: Move,
+    revision: int | None,
+    as_json: bool,
+    *,
+    detach: bool = False,
+    follows: bool = False,
+) -> int:
+    return changed(
+        place,
+        lambda connected: connected.plans.move(session_id, move, revision),
+        as_json,
+        detach=detach,
+        follows=follows,
+    )
 
 
 def _new(

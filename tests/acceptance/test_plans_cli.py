@@ -291,6 +291,32 @@ def test_key_makes_one_plan(place: tuple[str, ...]):
     assert "idempotency_conflict" in other.stderr
 
 
+def test_interrupted_chief_goes_on_under_its_key(project: programs.Project):
+    """
+    A creation that was cut off while the chief spoke is repeated under its key, and waits for the same chief.
+    """
+    project.say(**{"chief*": [{"hang": True}]})
+    place = ("--project", str(project.path))
+    request = ("create", "All of it", "--idempotency-key", "one")
+    process = processes.start(
+        "app", "plan", *request,
+        environ=programs.environment(project, CONTROL_ROOM_STOP_GRACE_SECONDS="0.2"), folder=project.path,
+    )  # fmt: skip
+    session = next(iter(process.stdout)).split()[1]
+    process.send_signal(signal.SIGTERM)
+    ended, said = process.wait(programs.STOP_SECONDS), process.stderr.read()
+    process.stdout.close()
+    process.stderr.close()
+    left = asked("show", session, *place)
+    project.say(**{"chief*": json.dumps(SPLIT)})
+    again = asked(*request, *place)
+
+    assert ended == 130, said
+    assert f"go on with: control-room plan follow {session}" in said
+    assert (left["awaits_chief"], again["awaits_chief"], len(again["tasks"])) == (True, False, 2)
+    assert again["chief_run_id"] == left["chief_run_id"]
+
+
 def test_detach_needs_a_service(project: programs.Project, tmp_path: Path):
     """
     In a folder nobody would go on with the plan.
@@ -381,18 +407,16 @@ def test_planner_that_breaks_down_is_told(project: programs.Project, tmp_path: P
     assert plan("follow", session, *place).stdout.splitlines()[-1] == f"plan {session} done: 1 done"
 
 
-def test_run_that_asks_ends_the_following(project: programs.Project, tmp_path: Path):
+def test_run_that_asks_ends_the_following(project: programs.Project, tmp_path: Path, place: tuple[str, ...]):
     """
     A task whose run waits at a gate ends the following with 1 and names the answer to give.
     """
-    project.write("recipes/orchestrate/none.txt", "")
     project.write(
         "recipes/amplifier/ship.yaml",
         "name: ship\ndescription: Ship it\nversion: 1.0.0\nschema: '1.7'\ntags: [ship it]\n"
         "stages:\n  - name: one\n    steps:\n      - {id: say, type: bash, command: 'true'}\n"
         "    approval: {required: true, prompt: 'Ship it?'}\n",
     )
-    place = ("--project", str(project.path))
     session = made(tmp_path, place, {"description": "Ship it", "recipe_id": "ship"})
     plan("approve", session, *place)
     waiting = plan("start", session, *place, code=1)
