@@ -11,6 +11,7 @@ from app.dialects.agent_recipes import AgentRecipes
 from app.dialects.amplifier import Amplifier
 from app.dialects.conference import Conference
 from app.dialects.control_room import ControlRoom
+from app.dialects.decomposition import Decomposition
 from app.dialects.orchestrate import Orchestrate
 from app.dialects.prompt import Prompt
 from app.engine import library, ports
@@ -23,7 +24,11 @@ DIALECTS: Mapping[str, ports.Dialect] = {
 }
 """One line for each."""
 
-DRIVERS: Mapping[str, ports.Dialect] = {"conference": Conference(), "prompt": Prompt()}
+DRIVERS: Mapping[str, ports.Dialect] = {
+    "conference": Conference(),
+    "decomposition": Decomposition(),
+    "prompt": Prompt(),
+}
 """What executes runs of which no recipe file tells."""
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from app.engine import plain, records, runs
+from app.engine import plain, records, runs, verdicts
 from app.engine.states import RunState
 from tests import example_project
 from tests.unit.dialects import bench, example, prompting
@@ -23,6 +23,7 @@ from tests.unit.dialects.agent_recipes import workshop
 from tests.unit.dialects.agent_recipes.workshop import Play, says
 from tests.unit.dialects.amplifier import recorded as amplifier
 from tests.unit.dialects.conference import round_table
+from tests.unit.dialects.decomposition import splitting
 from tests.unit.dialects.orchestrate import shows
 from tests.unit.engine import logs
 
@@ -185,6 +186,12 @@ def _prompted(reply: Any, **args: Any) -> Callable[[Path], prompting.Prompted]:
     return lambda project: prompting.Prompted(project.parent, reply, **args)
 
 
+def _split(said: Any, corrected: Any = None, tier: Any = "t3", **facts: Any) -> Callable[[Path], splitting.Split]:
+    return lambda project: splitting.Split(project.parent, said, corrected, shelf=splitting.stock(tier), **facts)
+
+
+NOT_FOUND = splitting.Tool(verdicts.failed("tool_timeout", "It took too long."))
+
 MADE: Mapping[str, Callable[[Path], Recordable]] = {
     **{f"control_room/{recipe_id}": _bundled(recipe_id) for recipe_id in example.TABLE},
     "control_room/micro_steps": _bundled("analytical_consistency", "t1"),
@@ -208,6 +215,14 @@ MADE: Mapping[str, Callable[[Path], Recordable]] = {
     "agent_recipes/in_turn": _in_turn,
     "agent_recipes/tasks": _tasks,
     **{f"conference/{name}": round_table.recorded(*given) for name, given in round_table.RUNS.items()},
+    "decomposition/planned": _split({"text": splitting.REPLY, **COST}),
+    "decomposition/rich": _split(splitting.REPLY, tier="t5"),
+    "decomposition/small": _split(splitting.SMALL_REPLY, tier="t1"),
+    "decomposition/nothing_found": _split(splitting.REPLY, tool=NOT_FOUND),
+    "decomposition/corrected": _split({"text": "Gladly!", **COST}, splitting.REPLY),
+    "decomposition/invalid": _split("Gladly!", splitting.reply(splitting.task(1, 1))),
+    "decomposition/broken_chief": _split({"error": {"code": "agent_error", "message": "no credit"}}),
+    "decomposition/long_reply": _split("long " * 20_000, splitting.REPLY),
     "prompt/answered": _prompted({"text": "Hello.", **COST}),
     "prompt/chosen": _prompted("Again.", session_created=True, model="haiku", system_prompt="Be kind."),
     "prompt/long_reply": _prompted("long " * 20_000),

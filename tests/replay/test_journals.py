@@ -39,6 +39,7 @@ ELSEWHERE: dict[str, dict[str, Any]] = {
     "agent_recipes": {"args": {"backend": "x"}},
     "amplifier": {"args": {"x": "something else"}},
     "conference": {"args": {"message": "Something else?"}},
+    "decomposition": {"args": {"intent": "Something else"}},
     "prompt": {"args": prompting.ARGS | {"text": "Something else."}},
     "orchestrate": {"args": {"who": "else", "on": True}},
 }
@@ -293,7 +294,7 @@ NOT_BUNDLED = [
     "control_room/evidence",
     "control_room/no_evidence",
     *(name for name in golden.MADE if name.startswith("agent_recipes/") and name != "agent_recipes/tasks"),
-    *(name for name in golden.MADE if name.startswith(("amplifier/", "conference/", "prompt/"))),
+    *(name for name in golden.MADE if name.startswith(("amplifier/", "conference/", "decomposition/", "prompt/"))),
 ]
 """Runs whose recipes stay as they are."""
 

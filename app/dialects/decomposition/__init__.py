@@ -1,0 +1,124 @@
+"""
+The driver of the chief's one task: an intent is split into the tasks of a session plan. No recipe files are written in
+it (execution-modes, chief's role in pipeline mode).
+"""
+
+from __future__ import annotations
+
+from app import errors
+from app.dialects.decomposition import driver, kinds, replies, schema
+from app.engine import library, plain, ports, runs
+
+NAME = "decomposition"
+"""Name of the driver."""
+
+RECIPE_ID = "decompose"
+"""Name of its one recipe."""
+
+SLOT = driver.TASKS
+"""Slot that holds the tasks, as JSON text; `tasks` reads it."""
+
+INTENT = schema.INTENT
+"""The one argument: what is wanted as a whole."""
+
+ARCHETYPE = "chief"
+"""Role that the agent is chosen for."""
+
+TaskDraft = replies.TaskDraft
+"""A task as the chief gives it."""
+
+tasks = replies.kept
+"""Read the slot's text."""
+
+RECIPE = library.Recipe(
+    recipe_id=RECIPE_ID,
+    dialect=NAME,
+    label="Split an intent into tasks",
+    document={"id": RECIPE_ID},
+    args_schema=schema.ARGS,
+    total_steps=driver.STEPS,
+)
+"""What every decomposition executes."""
+
+
+def check(shelf: library.Library) -> list[errors.Flaw]:
+    """
+    Return what keeps a project's intents from being split into tasks: `no_chief`, where no agent plays that role.
+    """
+    if shelf.agent_of(ARCHETYPE) is not None:
+        return []
+    message = f"no agent plays the archetype {ARCHETYPE}, so nobody can split an intent into tasks"
+    return [errors.Flaw(path="$.intent", code="no_chief", message=message)]
+
+
+class Decomposition:
+    """
+    The driver as the rest of the program sees it.
+    """
+
+    name: str = NAME
+    driver_version: int = 1
+    file_suffixes: tuple[str, ...] = ()
+
+    def parse(self, source: str, stem: str) -> library.Recipe:
+        """
+        Return the one recipe there is.
+        """
+        return RECIPE
+
+    def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
+        """
+        Return `no_chief` where no agent plays that role.
+        """
+        return check(library)
+
+    def flaws(self, source: str, stem: str, library: library.Library) -> list[errors.Flaw]:
+        """
+        Return the same: there is no text to be wrong.
+        """
+        return check(library)
+
+    def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
+        """
+        Return the chief, and the kinds of tasks that the recipes of the library do.
+
+        Raises:
+            errors.RequestInvalid: `no_chief`.
+        """
+        chief = library.agent_of(ARCHETYPE)
+        if chief is None:
+            flaws = check(library)
+            raise errors.RequestInvalid(flaws[0].message, code=flaws[0].code, flaws=flaws)
+        return {"agent": chief.to_json(), "kinds": kinds.frozen(library.recipes.values())}
+
+    def graph(self, recipe: library.Recipe) -> dict[str, plain.Json]:
+        """
+        Return the look at the files, the chief's call, and the correction that may follow it.
+        """
+        nodes = [
+            {"id": driver.LOOK, "label": "find files", "kind": "tool"},
+            {"id": driver.CHIEF, "label": "split into tasks", "kind": "agent"},
+            {"id": driver.CORRECTION, "label": "correct the tasks", "kind": "agent"},
+        ]
+        return {
+            "nodes": nodes,
+            "edges": [
+                {"source": driver.LOOK, "target": driver.CHIEF, "label": "next"},
+                {"source": driver.CHIEF, "target": driver.CORRECTION, "label": "faulty reply"},
+            ],
+        }
+
+    def json_schema(self) -> dict[str, plain.Json]:
+        """
+        Return the schema of the recipe's document, which holds its id alone.
+        """
+        return {"type": "object", "properties": {"id": {"const": RECIPE_ID}}, "additionalProperties": False}
+
+    async def drive(self, ctx: ports.Context) -> runs.Ending:
+        """
+        Have the intent split into tasks, and keep them.
+
+        Raises:
+            errors.RunFailed: the chief did not answer, or gave no valid tasks twice (`decomposition_invalid`).
+        """
+        return await driver.drive(ctx)

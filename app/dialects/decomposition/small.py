@@ -1,0 +1,142 @@
+"""
+What an agent of tier T1 is told and held to: a small model can choose among words, and hardly more. It gets the parts
+of the intent that name a kind of task, and a form that every part is in and in which every reply is a plan
+(execution-modes, tier-based step sizing).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from app.dialects.decomposition import schema
+from app.dialects.decomposition.kinds import Kind
+from app.engine import plain, task_patterns
+
+_MOST_WORDS = 60
+_MOST_PARTS = 40
+_MOST_DEPS = 3
+_UNNAMED_TASKS = 3
+_WORD = re.compile(r"[^\W_][\w./-]{0,79}")
+_JOINS = frozenset({"and", "or", "then", "also", "please", "the", "a", "an"})
+_SPECIAL = re.compile(r"([.^$*+?()\[\]{}|\\])")
+_UNSAFE = re.compile(r"[^\w ./&'-]")
+_ANY_TEXT = {"type": "string", "minLength": 1, "maxLength": schema.SMALL_CHARACTERS}
+_EXAMPLE = (
+    "Wish: paint door 7 and 8, clean brushes, buy nails\n"
+    "Parts:\n- paint door 7 and 8\n- clean brushes\n- buy nails\n"
+    'Tasks: {"tasks":[{"id":1,"description":"paint door 7","deps":[]},'
+    '{"id":2,"description":"paint door 8","deps":[1]},'
+    '{"id":3,"description":"clean brushes","deps":[1,2]},'
+    '{"id":4,"description":"buy nails","deps":[]}]}'
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """
+    A part of an intent that names a kind of task.
+    """
+
+    phrase: str
+    """The words that name it, as they stand in the intent."""
+    text: str
+    """From there to the next part."""
+
+    @property
+    def tasks(self) -> int:
+        """
+        Return how many tasks it means at least: as many as it has numbers.
+        """
+        return max(1, len([word for word in _words(self.text) if word.isdecimal()]))
+
+
+def parts(intent: str, kinds: Sequence[Kind]) -> list[Part]:
+    """
+    Return the parts of an intent, in its order; where phrases overlap, the longest of those that begin first counts.
+    """
+    named: list[tuple[int, int]] = []
+    for start, end in sorted(_mentions(intent, kinds), key=lambda span: (span[0], -span[1])):
+        if not named or start >= named[-1][1]:
+            named.append((start, end))
+    limits = [*(start for start, _ in named[1:]), len(intent)]
+    return [
+        Part(phrase=intent[start:end], text=" ".join(intent[start:limit].split()).strip(" ,;."))
+        for (start, end), limit in zip(named, limits, strict=False)
+    ][:_MOST_PARTS]
+
+
+def request(intent: str, found: Sequence[Part], kinds: Sequence[Kind]) -> str:
+    """
+    Return what the chief is asked.
+    """
+    wish = " ".join(intent.split())
+    listed = "".join(f"\n- {part.text}" for part in found) or f"\n- {wish}"
+    known = ", ".join(kind["phrases"][0] for kind in kinds if kind["phrases"])
+    hint = f"What can be done: {known}.\n" if known and not found else ""
+    return f"Make a list of tasks from a wish.\n\n{_EXAMPLE}\n\n{hint}Wish: {wish}\nParts:{listed}\nTasks:"
+
+
+def form(found: Sequence[Part], most_tasks: int) -> dict[str, plain.Json]:
+    """
+    Return the schema that holds the chief to a plan: numbers in order, dependencies on earlier tasks alone, and for
+    each part of the intent as many tasks as it means, described in its words; a few of any kind where there is none.
+    """
+    meant = [part for part in found for _ in range(part.tasks)][:most_tasks]
+    counts = [len(meant)] if meant else range(1, _UNNAMED_TASKS + 1)
+    texts = [_words_of(part) for part in meant] or [_ANY_TEXT] * _UNNAMED_TASKS
+    # Not closed at the top: some services take a closed form for one of a stricter kind, which knows no tuples.
+    return {
+        "type": "object",
+        "required": ["tasks"],
+        "properties": {"tasks": {"anyOf": [_first(count) for count in counts]}},
+        "$defs": {f"task{number}": _task(number, text) for number, text in enumerate(texts, start=1)},
+    }
+
+
+def _mentions(intent: str, kinds: Sequence[Kind]) -> Iterator[tuple[int, int]]:
+    # As the router does, but with places; its case folding could move them.
+    for kind in kinds:
+        for phrase in kind["phrases"]:
+            yield from (match.span() for match in re.finditer(re.escape(phrase), intent, re.IGNORECASE))
+        for source in kind["expressions"]:
+            yield from (match.span() for match in task_patterns.read(source).expression.finditer(intent))
+
+
+def _words(text: str) -> list[str]:
+    return list(dict.fromkeys(word.rstrip(".-/") for word in _WORD.findall(text)))
+
+
+def _first(count: int) -> dict[str, plain.Json]:
+    items = [{"$ref": f"#/$defs/task{number}"} for number in range(1, count + 1)]
+    return {"type": "array", "prefixItems": items, "minItems": count, "maxItems": count}
+
+
+def _task(number: int, text: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
+    earlier = list(range(1, number))
+    deps = {"type": "array", "items": {"enum": earlier}, "maxItems": min(len(earlier), _MOST_DEPS)}
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["id", "description", "deps"],
+        "properties": {"id": {"const": number}, "description": text, "deps": deps if earlier else {"const": []}},
+    }
+
+
+def _words_of(part: Part) -> Mapping[str, plain.Json]:
+    if _UNSAFE.search(part.phrase):
+        return _ANY_TEXT
+    used = {word.casefold() for word in _words(part.phrase)} | _JOINS
+    words = [word for word in _words(part.text) if word.casefold() not in used][:_MOST_WORDS]
+    numbers, others = [word for word in words if word.isdecimal()], [word for word in words if not word.isdecimal()]
+    some = _one_of(others, "{0,3}")
+    return {"type": "string", "pattern": f"^{_literal(part.phrase)}{some}{_one_of(numbers, '?')}{some}$"}
+
+
+def _one_of(words: Sequence[str], times: str) -> str:
+    return f"( ({'|'.join(map(_literal, words))})){times}" if words else ""
+
+
+def _literal(text: str) -> str:
+    return _SPECIAL.sub(r"\\\1", text)
