@@ -16,8 +16,7 @@ from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi import checks
 
 from app.api import published
-from tests.integration import project as projects
-from tests.integration import served
+from tests.integration import conferring, served
 
 KNOWN: dict[str, list[Any]] = {
     "run_id": [],
@@ -74,7 +73,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """
     Return the address of a service with a few runs in several states.
     """
-    project = projects.Project(tmp_path_factory.mktemp("fuzzed") / "project")
+    project = conferring.made(tmp_path_factory.mktemp("fuzzed") / "project")
     with served.in_a_thread(project) as address, httpx.Client(base_url=address) as http:
         KNOWN["run_id"] = [_run(http, body) for body in _bodies()]
         KNOWN["receipt_id"] = [_receipt(http, KNOWN["run_id"][0])]
