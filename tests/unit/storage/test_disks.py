@@ -62,6 +62,27 @@ def test_a_file_is_overwritten_whole(files: Disk) -> None:
     assert files.read("a/f") == b"short"
 
 
+def test_a_signature_is_lost_with_what_it_stands_for(files: Disk, tmp_path: Path) -> None:
+    """A file has its signature as long as it stays; one that was replaced, has grown or was overwritten has another."""
+    files.write("a/f", b"one", sync=True)
+    seen = [files.signature("a/f")]
+    assert files.signature("a/f") == seen[0]
+    disk.replace(files, "a/f", b"two", sync=True)
+    seen.append(files.signature("a/f"))
+    files.write("a/f", b"three", sync=True)
+    seen.append(files.signature("a/f"))
+    files.write("a/f", b"seven", sync=True)
+    if isinstance(files, OsDisk):
+        # The clock of a file system may stand still between two writes.
+        os.utime(tmp_path / "a/f", (1, 1))
+    seen.append(files.signature("a/f"))
+
+    assert len(set(seen)) == 4
+    for name in ("a", "a/none", "none/f", "a/f/g"):
+        with pytest.raises((FileNotFoundError, NotADirectoryError)):
+            files.signature(name)
+
+
 def test_replacing_leaves_no_temporary_file(files: Disk) -> None:
     """A replaced file is there whole, alone, and every point was passed in order."""
     points: list[str] = []
