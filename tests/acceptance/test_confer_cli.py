@@ -5,11 +5,12 @@ The command `control-room confer`, in a folder and towards a service.
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance import programs
+from tests.acceptance import processes, programs
 from tests.integration import conferring
 
 
@@ -67,3 +68,27 @@ def test_exit_codes_are_those_of_runs(tmp_path: Path) -> None:
     assert "no_opinion" in failed.stderr
     assert "## Opinions" not in failed.stdout
     assert "--detach needs --server" in alone.stderr
+
+
+def test_an_interrupted_conference_can_be_resumed(tmp_path: Path) -> None:
+    """Ctrl-C leaves it behind the last answer; `runs resume` asks only whoever has not answered."""
+    project = conferring.made(tmp_path / "project")
+    project.say("opinion.editor-1", hang=True)
+    words = ("confer", "Why?", "--project", str(project.root))
+    process = processes.start("app", *words, environ=programs.environment(None), folder=project.root)
+    assert process.stdout is not None
+    said = ""
+    while "done        opinion.critic-1.evidence" not in said or "done        opinion.writer-1.evidence" not in said:
+        said += process.stdout.readline()
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    run_id = said.split()[1]
+    project.say("opinion.editor-1", text=conferring.QUOTED)
+    resumed = programs.control_room("runs", "resume", run_id, "--project", str(project.root))
+    run = json.loads(programs.control_room("runs", "show", run_id, "--json", "--project", str(project.root)).stdout)
+
+    assert process.returncode == 130
+    assert f"control-room runs resume {run_id}" in told
+    assert f"run {run_id} done" in resumed.stdout
+    assert {step["key"]: step["attempt"] for step in run["steps"] if step["attempt"] > 1} == {"opinion.editor-1": 2}
