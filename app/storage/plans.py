@@ -1,11 +1,12 @@
 """
-Session plans on a disk: a file for each is the truth; lists remember what files that have not changed say.
+Session plans on a disk: a file for each is the truth; what files say that have not changed is remembered.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +18,9 @@ from app.engine import plain, plan_files, plans
 from app.storage import disk, layout, workers
 from app.storage.disk import Disk, Signature
 from app.storage.means import Means
+
+KEPT = 64
+"""Plans that are kept as they were read or written last."""
 
 _CHUNK = 200
 
@@ -30,6 +34,12 @@ class _Head:
 _NEW = _Head((), None)
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    signature: Signature
+    plan: plans.Plan
+
+
 class Plans:
     """
     `plans.PlanStore` over files.
@@ -38,6 +48,7 @@ class Plans:
     def __init__(self, means: Means) -> None:
         self._means = means
         self._heads: dict[str, _Head] = {}
+        self._known: OrderedDict[str, _Known] = OrderedDict()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def get(self, session_id: str) -> plans.Plan | None:
@@ -46,7 +57,12 @@ class Plans:
         """
         if not layout.can_have_plan(session_id):
             return None
-        return await self._means.workers.run(lambda: _read(self._means.disk, session_id))
+        known = self._known.get(session_id)
+        found = await self._means.workers.run(lambda: _found(self._means.disk, session_id, known))
+        if found is None:
+            return None
+        self._remember(found)
+        return found.plan
 
     async def put(self, plan: plans.Plan) -> None:
         """
@@ -76,6 +92,7 @@ class Plans:
                 raise self._means.room.failed(path, error) from error
             name = layout.file_name(plan.session_id)
             self._heads[name] = _Head(signature, plans.summary(plan))
+            self._remember(_Known(signature, plan))
 
     def _replaced(self, path: str, plan: plans.Plan) -> Signature:
         content = plain.encode(plan.to_json()) + b"\n"
@@ -86,6 +103,12 @@ class Plans:
             files.sync_folder(layout.PLANS)
         disk.replace(files, path, content, sync=True, reach=reach, at="storage.plan")
         return files.signature(path)
+
+    def _remember(self, known: _Known) -> None:
+        self._known[known.plan.session_id] = known
+        self._known.move_to_end(known.plan.session_id)
+        if len(self._known) > KEPT:
+            self._known.popitem(last=False)
 
     async def _look(self) -> None:
         """
@@ -106,6 +129,20 @@ class Plans:
             # It may have been made since the names were read.
             if not await run(partial(files.has_file, f"{layout.PLANS}/{name}/{layout.PLAN}")):
                 self._heads.pop(name, None)
+
+
+def _found(files: Disk, session_id: str, known: _Known | None) -> _Known | None:
+    try:
+        # Taken first: what is changed while it is read is read again the next time.
+        signature = files.signature(layout.plan_file(session_id))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError:
+        signature = ()
+    if known is not None and known.signature == signature:
+        return known
+    plan = _read(files, session_id)
+    return None if plan is None else _Known(signature, plan)
 
 
 def _read(files: Disk, session_id: str) -> plans.Plan | None:

@@ -74,13 +74,14 @@ class Advance:
         plan = await self._keeper.find(session_id)
         if plan is None:
             return None
-        plan = await self._keeper.write(plan, await self.settled(plan, endings))
+        settled = await self.settled(plan, endings)
+        if plan.tasks and begins:
+            plan = await self._begin(plan, settled)
+        else:
+            plan = await self._keeper.write(plan, settled)
         if not plan.tasks and (begins or plan.chief_run_id is not None):
             plan = await self._chief_heard(plan, endings)
-        if not begins:
-            return plan
-        plan = await self._begin(plan)
-        for run_id in running(plan):
+        for run_id in running(plan) if begins else ():
             await self._facts.take_up(run_id)
         return plan
 
@@ -139,11 +140,11 @@ class Advance:
 
     # -- tasks
 
-    async def _begin(self, plan: plans.Plan) -> plans.Plan:
-        begun, at = plan, self._keeper.now()
-        for task in rules.startable(plan, self._engine.status().limit):
+    async def _begin(self, kept: plans.Plan, settled: plans.Plan) -> plans.Plan:
+        begun, at = settled, self._keeper.now()
+        for task in rules.startable(settled, self._engine.status().limit):
             begun = moves.begun(begun, task.id, at)
-        plan = await self._keeper.write(plan, begun)
+        plan = await self._keeper.write(kept, begun)
         made, trouble = plan, None
         for task in rules.unbegun(plan):
             try:

@@ -131,9 +131,9 @@ class Keeper:
 
 
 def _new_troubles(known: plans.Plan, changed: plans.Plan) -> Iterator[issues.Issue]:
+    before = {task.id for task in known.tasks if task.status is plans.TaskState.FAILED}
     for task in changed.tasks:
-        before = known.task(task.id)
-        if task.status is plans.TaskState.FAILED and (before is None or before.status is not task.status):
+        if task.status is plans.TaskState.FAILED and task.id not in before:
             issue = troubles.issue(changed, task)
             if issue is not None:
                 yield issue

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from app import clock, errors
-from app.engine.plans import Plan, PlanQuery
+from app.engine.plans import Plan, PlanQuery, PlanState
 from app.storage import layout
 from app.storage.disk import Disk
 from app.storage.memory import MemoryStore
@@ -72,6 +72,30 @@ async def test_thousands_are_listed_without_being_read_again(tmp_path: Path) -> 
     assert [each.session_id for each in everything] == [f"sp_{number:04}" for number in reversed(range(MANY))]
     assert (first["read"], second["read"]) == (MANY, 0)
     assert second["signature"] <= MANY + 1
+
+
+async def test_a_plan_is_read_again_only_when_its_file_has_changed(tmp_path: Path) -> None:
+    """What was put or read is not read again; what somebody has changed or removed by hand is seen at once."""
+    store = lives.store_in(tmp_path)
+    await store.start()
+    try:
+        means = store.plans._means
+        counting = Counting(means.disk)
+        object.__setattr__(means, "disk", counting)
+        await store.plans.put(version(1))
+        put = [await store.plans.get("sp_1") for _ in range(3)]
+        reads = counting.asked["read"]
+        file = tmp_path / layout.PLANS / "sp_1" / layout.PLAN
+        file.write_text(file.read_text(encoding="utf-8").replace('"draft"', '"paused"'), encoding="utf-8")
+        edited = await store.plans.get("sp_1")
+        file.unlink()
+        removed = await store.plans.get("sp_1")
+    finally:
+        await store.close()
+
+    assert (put, reads) == ([version(1)] * 3, 0)
+    assert edited is not None
+    assert (edited.status, removed) == (PlanState.PAUSED, None)
 
 
 class Dying:

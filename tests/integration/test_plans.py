@@ -1,0 +1,148 @@
+"""
+Session plans on real files, from one life of a service to the next, and in the process of a command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from app import bootstrap
+from app.control.plans import requests
+from app.engine import plans
+from tests.integration import planning, served
+from tests.integration.project import Project
+from tests.unit.control.plans import chores
+
+SERVE = bootstrap.Use(address="http://127.0.0.1:8000")
+COMMAND = bootstrap.Use(alone=True)
+
+CHAIN = tuple(
+    requests.NewTask(description=f"sweep room {number}", deps=(number - 1,) if number > 1 else ())
+    for number in range(1, 4)
+)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """
+    Return a project whose recipes are chores.
+    """
+    return planning.make_project(tmp_path / "project")
+
+
+@contextlib.asynccontextmanager
+async def life(project: Project, toolbox: chores.Toolbox, use: bootstrap.Use = SERVE) -> AsyncIterator[bootstrap.Room]:
+    """
+    Build a project's room, as the service or as a command, and take it down without grace.
+    """
+    chosen = served.chosen(project, stop_grace_seconds=0.0)
+    async with bootstrap.build(chosen, use, chores.world(toolbox)) as room:
+        yield room
+
+
+async def started(room: bootstrap.Room) -> str:
+    """
+    Make and start a plan of three tasks, one behind the other.
+    """
+    session_id = (await room.plans.create(requests.NewPlan(tasks=CHAIN))).plan.session_id
+    await room.plans.approve(session_id)
+    await room.plans.start(session_id)
+    return session_id
+
+
+async def ends(room: bootstrap.Room, session_id: str) -> plans.Plan:
+    """
+    Wait, by polls, until a plan has ended.
+    """
+    async with asyncio.timeout(served.PATIENCE_SECONDS):
+        plan = await room.plans.show(session_id)
+        while plan.status not in (plans.PlanState.DONE, plans.PlanState.FAILED):
+            plan = await room.plans.wait(session_id, 5, plan.revision)
+    return plan
+
+
+async def test_a_plan_goes_on_in_the_next_life(project: Project) -> None:
+    """A service that stops in the middle of a task leaves it running; the next one ends it and goes on, unasked."""
+    toolbox = chores.Toolbox()
+    toolbox.hold(2)
+    async with life(project, toolbox) as room:
+        session_id = await started(room)
+        await toolbox.begun(2)
+    file = project.data / "sessions" / session_id / "plan.json"
+    left = json.loads(file.read_text(encoding="utf-8"))
+    toolbox.release(2)
+    async with life(project, toolbox) as room:
+        plan = await ends(room, session_id)
+
+    assert [task["status"] for task in left["tasks"]] == ["done", "running", "blocked"]
+    assert plan.status is plans.PlanState.DONE
+    assert plan.tasks[1].run_id == left["tasks"][1]["run_id"]
+    assert [len(toolbox.tries(number, chores.FETCH)) for number in (1, 2, 3)] == [1, 1, 1]
+    assert json.loads(file.read_text(encoding="utf-8")) == plan.to_json()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_command_goes_on_with_the_plan_it_is_told(project: Project) -> None:
+    """Without a service a command brings one interrupted plan to its end; another one waits for its own."""
+    toolbox = chores.Toolbox()
+    toolbox.hold(1)
+    async with life(project, toolbox) as room:
+        session_id, other = await started(room), await started(room)
+        await toolbox.begun(1)
+    toolbox.release(1)
+    async with life(project, toolbox, COMMAND) as room:
+        async with asyncio.timeout(served.PATIENCE_SECONDS):
+            plan = await room.plans.rested(session_id)
+        waiting = await room.plans.show(other)
+
+    assert plan.status is plans.PlanState.DONE
+    assert waiting.status is plans.PlanState.RUNNING
+    assert [task.status.value for task in waiting.tasks] == ["running", "blocked", "blocked"]
+
+    async with life(project, toolbox) as room:
+        assert (await ends(room, other)).status is plans.PlanState.DONE
+
+
+async def test_looking_at_plans_takes_no_lock(project: Project) -> None:
+    """While a service has the folder, plans are listed and shown beside it, and nothing is begun there."""
+    toolbox = chores.Toolbox()
+    toolbox.hold(1)
+    async with life(project, toolbox) as room:
+        session_id = await started(room)
+        await toolbox.begun(1)
+        async with life(project, toolbox, bootstrap.Use(look_only=True)) as beside:
+            found, _ = await beside.plans.page(plans.PlanQuery())
+            shown = await beside.plans.show(session_id)
+            rested = await beside.plans.rested(session_id)
+        toolbox.release(1)
+
+        assert (await ends(room, session_id)).status is plans.PlanState.DONE
+
+    assert [each.session_id for each in found] == [session_id]
+    assert found[0].tasks == {"running": 1, "blocked": 2}
+    assert rested == shown
+
+
+async def test_a_hundred_plans_go_on_at_a_start(project: Project) -> None:
+    """A start with a hundred plans to go on with is ready at once, and brings all of them to their end."""
+    toolbox = chores.Toolbox()
+    async with life(project, toolbox) as room:
+        made = [(await room.plans.create(requests.NewPlan(tasks=CHAIN[:1]))).plan for _ in range(100)]
+        for plan in made:
+            await room.plans.approve(plan.session_id)
+        await room.planner.stop()
+        for plan in made:
+            await room.plans.start(plan.session_id)
+    async with life(project, toolbox) as room:
+        assert (await room.health.ready())["status"] == "ready"
+
+        done = [await ends(room, plan.session_id) for plan in made]
+
+    assert {plan.status for plan in done} == {plans.PlanState.DONE}
+    assert len(toolbox.performed) == 2 * len(made)
