@@ -95,7 +95,7 @@ def next_commands(found: Plan) -> list[str]:
     Return what can be typed next, the most likely first; answers to open questions before all.
     """
     tasks = found["tasks"]
-    asked = [_command(found, "answer", task["id"], '"…"') for task in tasks if task["status"] == "needs_scoping"]
+    asked = [_answer(found, task) for task in tasks if task["status"] == "needs_scoping"]
     failed = [_command(found, "retry", task["id"]) for task in tasks if task["status"] == "failed"]
     match found["status"]:
         case "draft" if chief_is_at_work(found):
@@ -184,6 +184,12 @@ def _checklist(tasks: Sequence[Task]) -> str:
 
 def _error(task: Task) -> str:
     return formats.error(task["error"]) if task["error"] else ""
+
+
+def _answer(found: Plan, task: Task) -> str:
+    # What the system asks about a recipe that is known is what its arguments are.
+    wants_args = task["asked_by"] == "system" and task["recipe_id"] is not None
+    return _command(found, "answer", task["id"], '"…"', *(["--arg NAME=…"] if wants_args else []))
 
 
 def _command(found: Plan, verb: str, *parts: object) -> str:

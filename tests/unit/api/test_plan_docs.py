@@ -94,14 +94,14 @@ def test_the_checklist_is_what_is_printed() -> None:
         tasks=(
             task(
                 id=1,
-                description="Write scene 21",
+                description="Write scene 21 in Story/Scenes/SCN-21.md",
                 recipe_id=scene,
                 status=TaskState.DONE,
                 run_id="20260210T143000Z-k3x9af",
             ),
             task(
                 id=2,
-                description="Write scene 22",
+                description="Write scene 22 in Story/Scenes/SCN-22.md",
                 recipe_id=scene,
                 deps=(1,),
                 status=TaskState.RUNNING,

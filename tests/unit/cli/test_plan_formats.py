@@ -117,6 +117,17 @@ def test_next_command_is_named(found: dict[str, Any], commands: list[str]):
     assert plan_formats.next_commands(found) == [f"control-room plan {command}" for command in commands]
 
 
+def test_answer_that_is_about_arguments_names_their_option():
+    """
+    Where the system asks what a recipe must be told, the command to type says how.
+    """
+    asking = dataclasses.replace(TASKS[3], recipe_id=SCENE, asked_by="system")
+
+    assert plan_formats.next_commands(plan(PlanState.RUNNING, asking)) == [
+        'control-room plan answer sp_x 4 "…" --arg NAME=…'
+    ]
+
+
 def test_changes_are_lines():
     """
     What has become of a task is one line with what belongs to it: run, time, error, question or dependencies.
