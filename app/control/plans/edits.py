@@ -12,18 +12,17 @@ from collections.abc import Iterator, Sequence
 from app import errors
 from app.control.plans import moves, requests, rules
 from app.control.plans.tasks import text
-from app.engine import task_graphs
-from app.engine.plans import Plan, PlanState, Task, TaskState
+from app.engine import plans, task_graphs
 
 
-def graph_flaws(tasks: Sequence[Task]) -> list[errors.Flaw]:
+def graph_flaws(tasks: Sequence[plans.Task]) -> list[errors.Flaw]:
     """
     Return what is wrong with the dependencies of a new plan's tasks, each told at its place: `$.tasks[i].deps[j]`.
     """
     return task_graphs.flaws(_nodes(tasks, "$.tasks[{}]"))
 
 
-def check_graph(tasks: Sequence[Task]) -> None:
+def check_graph(tasks: Sequence[plans.Task]) -> None:
     """
     Refuse tasks of a new plan that can never all be done.
 
@@ -33,7 +32,7 @@ def check_graph(tasks: Sequence[Task]) -> None:
     _refuse(graph_flaws(tasks), "tasks_invalid")
 
 
-def in_order(tasks: Sequence[Task]) -> tuple[Task, ...]:
+def in_order(tasks: Sequence[plans.Task]) -> tuple[plans.Task, ...]:
     """
     Return tasks with none before one that it depends on, otherwise in the order given.
     """
@@ -41,7 +40,7 @@ def in_order(tasks: Sequence[Task]) -> tuple[Task, ...]:
     return tuple(by_id[each] for each in task_graphs.in_order(_nodes(tasks)))
 
 
-def reordered(plan: Plan, order: Sequence[int], at: str) -> Plan:
+def reordered(plan: plans.Plan, order: Sequence[int], at: str) -> plans.Plan:
     """
     Put the tasks of a plan into another order.
 
@@ -59,7 +58,7 @@ def reordered(plan: Plan, order: Sequence[int], at: str) -> Plan:
     return rules.changed(plan, at, tasks=tuple(rules.the_task(plan, each) for each in order))
 
 
-def with_new_task(plan: Plan, task: Task, at: str) -> Plan:
+def with_new_task(plan: plans.Plan, task: plans.Task, at: str) -> plans.Plan:
     """
     Put a task behind the others; a plan that was done is paused then.
 
@@ -77,11 +76,11 @@ def with_new_task(plan: Plan, task: Task, at: str) -> Plan:
         raise errors.Conflict(told, code="too_many_tasks", detail={"session_id": plan.session_id})
     others = [each for each in plan.tasks if each.id != task.id]
     _refuse([*_number_flaws(plan, task), *_flaws_at((*others, task), task)], "tasks_invalid")
-    status = PlanState.PAUSED if plan.status is PlanState.DONE else plan.status
+    status = plans.PlanState.PAUSED if plan.status is plans.PlanState.DONE else plan.status
     return rules.changed(plan, at, tasks=(*plan.tasks, task), status=status)
 
 
-def editable(plan: Plan, task_id: int) -> Task:
+def editable(plan: plans.Plan, task_id: int) -> plans.Task:
     """
     Return a task that may be changed.
 
@@ -97,7 +96,7 @@ def editable(plan: Plan, task_id: int) -> Task:
     return task
 
 
-def with_edit(plan: Plan, changed: Task, at: str) -> Plan:
+def with_edit(plan: plans.Plan, changed: plans.Task, at: str) -> plans.Plan:
     """
     Put a task in place of the one of its number.
 
@@ -114,7 +113,7 @@ def with_edit(plan: Plan, changed: Task, at: str) -> Plan:
     return rules.changed(plan, at, tasks=in_order(tasks))
 
 
-def answerable(plan: Plan, task_id: int) -> Task:
+def answerable(plan: plans.Plan, task_id: int) -> plans.Task:
     """
     Return a task whose question may be answered.
 
@@ -129,7 +128,7 @@ def answerable(plan: Plan, task_id: int) -> Task:
     return task
 
 
-def with_answer(plan: Plan, answered: Task, at: str) -> Plan:
+def with_answer(plan: plans.Plan, answered: plans.Task, at: str) -> plans.Plan:
     """
     Put a task with an answer in place of the one that asks.
 
@@ -140,7 +139,7 @@ def with_answer(plan: Plan, answered: Task, at: str) -> Plan:
     return with_edit(plan, answered, at)
 
 
-def without_task(plan: Plan, task_id: int, at: str) -> Plan:
+def without_task(plan: plans.Plan, task_id: int, at: str) -> plans.Plan:
     """
     Take a task out of a plan; its number is never given again.
 
@@ -151,7 +150,7 @@ def without_task(plan: Plan, task_id: int, at: str) -> Plan:
     """
     task = rules.the_task(plan, task_id)
     moves.expect_chief_away(plan)
-    if task.status is TaskState.RUNNING:
+    if task.status is plans.TaskState.RUNNING:
         raise _begun(plan, task, "not removed")
     needed_by = task_graphs.dependents(_nodes(plan.tasks), task_id)
     if needed_by:
@@ -162,7 +161,7 @@ def without_task(plan: Plan, task_id: int, at: str) -> Plan:
     return rules.changed(plan, at, tasks=left, last_task_id=plan.highest_task_id)
 
 
-def _kept(known: Task, changed: Task) -> Task:
+def _kept(known: plans.Task, changed: plans.Task) -> plans.Task:
     """
     Return a changed task with what of its past still counts.
     """
@@ -171,31 +170,31 @@ def _kept(known: Task, changed: Task) -> Task:
     return task if _work(known) == _work(changed) else moves.without_run(task)
 
 
-def _work(task: Task) -> tuple[object, ...]:
+def _work(task: plans.Task) -> tuple[object, ...]:
     """
     Return what a task's run is made of.
     """
     return (text(task), task.recipe_id, task.args)
 
 
-def _nodes(tasks: Sequence[Task], path: str = "$") -> list[task_graphs.Node]:
+def _nodes(tasks: Sequence[plans.Task], path: str = "$") -> list[task_graphs.Node]:
     return [task_graphs.Node(id=task.id, deps=task.deps, path=path.format(at)) for at, task in enumerate(tasks)]
 
 
-def _flaws_at(tasks: Sequence[Task], task: Task) -> list[errors.Flaw]:
+def _flaws_at(tasks: Sequence[plans.Task], task: plans.Task) -> list[errors.Flaw]:
     """
     Return what is wrong with a graph that was sound before one of its tasks was changed, which is the request's body.
     """
     return task_graphs.flaws(_nodes(tasks), told_at=task.id)
 
 
-def _number_flaws(plan: Plan, task: Task) -> Iterator[errors.Flaw]:
+def _number_flaws(plan: plans.Plan, task: plans.Task) -> Iterator[errors.Flaw]:
     if task.id <= plan.highest_task_id:
         told = f"must be above {plan.highest_task_id}: numbers are never given twice"
         yield errors.Flaw(path="$.id", code="duplicate_task", message=told)
 
 
-def _order_flaws(plan: Plan, order: Sequence[int]) -> Iterator[errors.Flaw]:
+def _order_flaws(plan: plans.Plan, order: Sequence[int]) -> Iterator[errors.Flaw]:
     known, places = {task.id: task for task in plan.tasks}, {each: at for at, each in reversed([*enumerate(order)])}
     missing = [task_id for task_id in known if task_id not in places]
     if missing:
@@ -219,6 +218,6 @@ def _refuse(flaws: Sequence[errors.Flaw], code: str) -> None:
         raise errors.RequestInvalid(f"{flaws[0].path}: {flaws[0].message}", code=code, flaws=flaws)
 
 
-def _begun(plan: Plan, task: Task, told: str) -> errors.Conflict:
+def _begun(plan: plans.Plan, task: plans.Task, told: str) -> errors.Conflict:
     facts = {"session_id": plan.session_id, "task": task.id, "status": task.status.value}
     return errors.Conflict(f"task {task.id} is {task.status} and {told}", code="task_begun", detail=facts)
