@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from tests import example_project
 from tests.integration import conferring, served
 from tests.integration.conferring import DONE, LOOK, QUOTED, SCENE_PATH, call
 from tests.integration.project import Project
@@ -378,3 +380,28 @@ async def test_no_recipe_of_the_catalogue(service: served.Served) -> None:
     assert (started.status_code, started.json()["code"]) == (400, "unknown_recipe")
     assert run["status"] == "done"
     assert [answer.status_code for answer in resumed] == [400, 400]
+
+
+async def test_the_team_of_the_example_confers(tmp_path: Path) -> None:
+    """On the example project the canon checker finds what is planted in scene 21, and opinions quote it."""
+    project = conferring.made(tmp_path / "project")
+    example_project.copy(tmp_path / "example")
+    shutil.copytree(project.data, tmp_path / "example" / ".control-room")
+    scene = "Story/Scenes/SCN-the-arrival.md"
+    project.root, project.data = tmp_path / "example", tmp_path / "example" / ".control-room"
+    project.say("chief", text=call("canon_checker", scene_path=scene, canon_paths=["Compendium"]))
+    project.say(
+        "opinion.critic-1", text=f'Grey, not green.\nEvidence: "Kael\'s green eyes searched the tower" ({scene})'
+    )
+    project.say("opinion.editor-1", text=f'Grey.\nEvidence: "Kael\'s grey eyes searched the tower" ({scene})')
+    async with served.in_process(project) as service:
+        run = await held(service, agents=["critic", "editor"], allowed_tools=["canon_checker"], require_tool=True)
+        prompt = (await service.http.get(f"/api/runs/{run['run_id']}/logs/opinion.critic-1.1.prompt.md")).text
+        opinions = (await issue(service, run))["facts"]["opinions"]
+
+    assert "green" in prompt
+    assert "receipt_id: rcpt_" in prompt
+    assert [(each["agent_id"], each["verdict"], each["code"]) for each in opinions] == [
+        ("critic-1", "accepted", None),
+        ("editor-1", "rejected", "quote_not_found"),
+    ]
