@@ -11,7 +11,6 @@ from typing import Any
 
 import httpx
 import jsonschema
-import pytest
 
 from app.api import published
 from tests.integration import served
@@ -407,37 +406,36 @@ async def test_a_plan_that_is_not_there_is_not_found(service: served.Served) -> 
     assert sorted(service.project.data.rglob("*")) == before
 
 
-@pytest.mark.parametrize(
-    ("headers", "body", "status", "code"),
-    [
-        ({"If-Match": '"1"'}, {}, 200, None),
-        ({"If-Match": "*"}, {}, 200, None),
-        ({}, {"revision": 1}, 200, None),
-        ({"If-Match": '"1"'}, {"revision": 1}, 200, None),
-        ({"If-Match": '"2"'}, {}, 409, "plan_changed"),
-        ({}, {"revision": 2}, 409, "plan_changed"),
-        ({"If-Match": '"2"'}, {"revision": 1}, 400, "request_invalid"),
-        ({"If-Match": "1"}, {}, 400, "request_invalid"),
-        ({"If-Match": 'W/"1"'}, {}, 400, "request_invalid"),
-        ({"If-Match": "x" * 200}, {}, 400, "request_invalid"),
-        ({}, {"revision": 0}, 400, "request_invalid"),
-        ({}, {"revision": "1"}, 400, "request_invalid"),
-        ({}, {"revision": None}, 200, None),
-        ({}, {"reason": "x"}, 400, "request_invalid"),
-    ],
-)
-async def test_a_change_names_what_was_seen(
-    service: served.Served, headers: dict[str, str], body: Any, status: int, code: str | None
-) -> None:
-    """A revision that is not the present one is a 409 that shows the plan; one that is none a 400; nothing changes."""
-    plan = await make(service)
-    answer = await service.http.post(at(plan, "approve"), json=body, headers=headers)
+SEEN: list[tuple[dict[str, str], Any, int, str | None]] = [
+    ({"If-Match": '"1"'}, {}, 200, None),
+    ({"If-Match": "*"}, {}, 200, None),
+    ({}, {"revision": 1}, 200, None),
+    ({"If-Match": '"1"'}, {"revision": 1}, 200, None),
+    ({"If-Match": '"2"'}, {}, 409, "plan_changed"),
+    ({}, {"revision": 2}, 409, "plan_changed"),
+    ({"If-Match": '"2"'}, {"revision": 1}, 400, "request_invalid"),
+    ({"If-Match": "1"}, {}, 400, "request_invalid"),
+    ({"If-Match": 'W/"1"'}, {}, 400, "request_invalid"),
+    ({"If-Match": "x" * 200}, {}, 400, "request_invalid"),
+    ({}, {"revision": 0}, 400, "request_invalid"),
+    ({}, {"revision": "1"}, 400, "request_invalid"),
+    ({}, {"revision": None}, 200, None),
+    ({}, {"reason": "x"}, 400, "request_invalid"),
+]
+"""Headers and bodies that name what was seen of a new plan, and what comes of it."""
 
-    assert answer.status_code == status, answer.text
-    if code is not None:
-        told = problem(answer, status, code)
-        assert code != "plan_changed" or told["facts"]["plan"] == plan
-        assert (await service.http.get(at(plan))).json() == plan
+
+async def test_a_change_names_what_was_seen(service: served.Served) -> None:
+    """A revision that is not the present one is a 409 that shows the plan; one that is none a 400; nothing changes."""
+    for headers, body, status, code in SEEN:
+        plan = await make(service)
+        answer = await service.http.post(at(plan, "approve"), json=body, headers=headers)
+
+        assert answer.status_code == status, (headers, body, answer.text)
+        if code is not None:
+            told = problem(answer, status, code)
+            assert code != "plan_changed" or told["facts"]["plan"] == plan
+            assert (await service.http.get(at(plan))).json() == plan
 
 
 async def test_a_removal_names_what_was_seen(service: served.Served) -> None:
