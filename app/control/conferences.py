@@ -111,12 +111,15 @@ class Conferences:
             errors.NoRoom: the disk is full or failing.
         """
         request = _request(new)
-        run_id, existed = await self._repeated(request), True
-        if run_id is None:
-            started = await self._runs.start(request, self._edition(new))
-            run_id, existed = started.run_id, started.existed
-        view = await self._runs.view(run_id)
-        return Started(run_id=run_id, session_id=view.start.session_id, status=view.status, existed=existed)
+        repeated = await self._repeated(request)
+        if repeated is not None:
+            view = await self._runs.view(repeated)
+            return Started(run_id=repeated, session_id=view.start.session_id, status=view.status, existed=True)
+        started = await self._runs.start(request, self._edition(new))
+        view = await self._runs.view(started.run_id)
+        return Started(
+            run_id=started.run_id, session_id=view.start.session_id, status=started.status, existed=started.existed
+        )
 
     async def _repeated(self, request: StartRequest) -> str | None:
         # Found before its agents are: a repetition stays one when they have been renamed since.
