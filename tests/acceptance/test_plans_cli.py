@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,22 @@ def made(tmp_path: Path, place: tuple[str, ...], *tasks: dict[str, Any]) -> str:
     file = tmp_path / "plan.json"
     file.write_text(json.dumps({"tasks": list(tasks) or [GATE]}))
     return str(asked("create", "--file", file, *place)["session_id"])
+
+
+def cut_off(
+    project: programs.Project, *arguments: str, at: Callable[[str], bool], by: signal.Signals
+) -> tuple[str, int, str]:
+    """
+    Execute a command under `plan` until it says a line, and stop it then; return that line, the exit code and stderr.
+    """
+    environ = programs.environment(project, CONTROL_ROOM_STOP_GRACE_SECONDS="0.2")
+    process = processes.start("app", "plan", *arguments, environ=environ, folder=project.path)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process.stdout as out, process.stderr as err:
+        line = next(line for line in out if at(line))
+        process.send_signal(by)
+        return line, process.wait(programs.STOP_SECONDS), err.read()
 
 
 def test_plan_is_made_looked_after_and_done(tmp_path: Path, place: tuple[str, ...]):
@@ -298,15 +314,8 @@ def test_interrupted_chief_goes_on_under_its_key(project: programs.Project):
     project.say(**{"chief*": [{"hang": True}]})
     place = ("--project", str(project.path))
     request = ("create", "All of it", "--idempotency-key", "one")
-    process = processes.start(
-        "app", "plan", *request,
-        environ=programs.environment(project, CONTROL_ROOM_STOP_GRACE_SECONDS="0.2"), folder=project.path,
-    )  # fmt: skip
-    session = next(iter(process.stdout)).split()[1]
-    process.send_signal(signal.SIGTERM)
-    ended, said = process.wait(programs.STOP_SECONDS), process.stderr.read()
-    process.stdout.close()
-    process.stderr.close()
+    line, ended, said = cut_off(project, *request, at=lambda line: line.startswith("plan "), by=signal.SIGTERM)
+    session = line.split()[1]
     left = asked("show", session, *place)
     project.say(**{"chief*": json.dumps(SPLIT)})
     again = asked(*request, *place)
@@ -365,17 +374,9 @@ def test_interrupted_plan_goes_on_where_it_was(project: programs.Project, tmp_pa
     place = ("--project", str(project.path))
     session = made(tmp_path, place, GATE, GATE | {"deps": [1]})
     plan("approve", session, *place)
-    process = processes.start(
-        "app", "plan", "start", session,
-        environ=programs.environment(project, CONTROL_ROOM_STOP_GRACE_SECONDS="0.2"), folder=project.path,
-    )  # fmt: skip
-    for line in process.stdout:
-        if line.split()[:2] == ["1", "running"]:
-            break
-    process.send_signal(signal.SIGINT)
-    ended, said = process.wait(programs.STOP_SECONDS), process.stderr.read()
-    process.stdout.close()
-    process.stderr.close()
+    _, ended, said = cut_off(
+        project, "start", session, at=lambda line: line.split()[:2] == ["1", "running"], by=signal.SIGINT
+    )
     left = asked("show", session, *place)
     project.say()
     followed = plan("follow", session, *place)

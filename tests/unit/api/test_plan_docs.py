@@ -76,7 +76,8 @@ def test_examples_are_plans() -> None:
 
     assert len(bodies) == 2
     for body in bodies:
-        assert plan_bodies.PlanBody.model_validate(json.loads(body)).plan(None)
+        made = plan_bodies.PlanBody.model_validate(json.loads(body)).plan(None)
+        assert made.intent or made.tasks
 
 
 def test_the_checklist_is_what_is_printed() -> None:
