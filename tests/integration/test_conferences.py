@@ -96,6 +96,20 @@ async def test_the_chief_gathers_with_real_tools(service: served.Served) -> None
     assert log.startswith("The critic.\n\nEnd with exactly one line of evidence")
 
 
+async def test_prompts_differ_in_the_role_alone(service: served.Served) -> None:
+    """What agents were sent is the same to the byte behind the role part, and holds no word of another's reply."""
+    for name in conferring.TEAM:
+        service.project.say(f"opinion.{name}-1", text=f"<{name}> {QUOTED}")
+    run = await held(service)
+    logs = [f"/api/runs/{run['run_id']}/logs/opinion.{name}-1.1.prompt.md" for name in conferring.TEAM]
+    sent = [(await service.http.get(log)).content for log in logs]
+    parts = [content.split(b"\n\n---\n\n", 1) for content in sent]
+
+    assert [standing.split(b"\n")[0] for standing, _ in parts] == [b"The critic.", b"The editor.", b"The writer."]
+    assert len({prompt for _, prompt in parts}) == 1
+    assert not any(f"<{name}>".encode() in content for name in conferring.TEAM for content in sent)
+
+
 async def test_an_opinion_can_name_the_receipt(service: served.Served) -> None:
     """The receipt of an earlier conference of the session is evidence; in another session it is none."""
     first = await held(service, session_id="book-one")
