@@ -38,7 +38,7 @@ class ScopingShown(BaseModel):
     An earlier question about a task, with its answer.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="allow")
 
     question: str
     answer: str

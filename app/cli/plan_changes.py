@@ -48,7 +48,7 @@ def changed(
     async def work(connected: client.Client) -> int:
         found = await change(connected)
         if detach or not (follows or connected.executes) or not goes_on(found):
-            return endings.shown(found, as_json, plan_formats.plan)
+            return endings.shown(found, as_json, plan_formats.outline)
         return await plan_following.follow(connected, found, as_json)
 
     return place.ask(work, Access.CHANGE)

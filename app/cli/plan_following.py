@@ -35,6 +35,9 @@ async def follow(connected: client.Client, plan: client.Answer, as_json: bool) -
         terminal.say_json(plan)
     else:
         told.rest(plan)
+    for line in plan_formats.remarks(plan, plan_formats.QUESTION_CHARACTERS):
+        if line not in told.remarks:
+            terminal.warn(line)
     return await _tell_rest(connected, plan, waiting)
 
 
@@ -59,6 +62,8 @@ class _Told:
         self._tasks: dict[int, tuple[str, str | None]] = {}
         self._begun = False
         self._last = ""
+        self.remarks: set[str] = set()
+        """What was said of failures, and need not be said again."""
 
     def show(self, plan: client.Answer) -> None:
         if not self._begun:
@@ -70,11 +75,13 @@ class _Told:
         self._begun = True
 
     def rest(self, plan: client.Answer) -> None:
-        if self._last != plan_formats.standing(plan):
+        if plan["tasks"] and self._last != plan_formats.standing(plan):
             self._say(plan_formats.standing(plan))
 
     def _show_plan(self, plan: client.Answer) -> None:
-        self._say(plan_formats.standing(plan) if plan["tasks"] else _without_tasks(plan))
+        remarks = [] if plan["tasks"] else [*plan_formats.remarks(plan)]
+        standing = plan_formats.standing(plan) if plan["tasks"] else f"plan {plan['session_id']} {plan['status']}"
+        self._say(": ".join([standing, *remarks]), *remarks)
         self._status = plan["status"]
 
     def _show_task(self, task: client.Answer) -> None:
@@ -86,17 +93,13 @@ class _Told:
         fresh = self._tasks.get(task["id"]) != (status, run_id) and (self._begun or status == "running")
         self._tasks[task["id"]] = (status, run_id)
         if fresh:
-            self._say(plan_formats.change(task))
+            self._say(plan_formats.change(task), plan_formats.failure(task))
 
-    def _say(self, line: str) -> None:
+    def _say(self, line: str, *remarks: str) -> None:
         if not self._quiet:
             terminal.say(line)
+            self.remarks.update(remarks)
         self._last = line
-
-
-def _without_tasks(plan: client.Answer) -> str:
-    remarks = "; ".join(plan_formats.remarks(plan))
-    return f"plan {plan['session_id']} {plan['status']}" + (f": {remarks}" if remarks else "")
 
 
 async def _waiting(connected: client.Client, plan: client.Answer) -> list[client.Answer]:
@@ -126,8 +129,6 @@ async def _is_stuck(connected: client.Client, detail: client.Answer) -> bool:
 async def _tell_rest(connected: client.Client, plan: client.Answer, waiting: Sequence[client.Answer]) -> int:
     for detail in waiting:
         await _tell_waiting(connected, detail)
-    for line in plan_formats.remarks(plan):
-        terminal.warn(line)
     interrupted = connected.stopping and not rests(plan)
     if interrupted:
         terminal.warn("interrupted")

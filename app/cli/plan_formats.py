@@ -9,6 +9,9 @@ from typing import Any
 
 from app.cli import formats
 
+QUESTION_CHARACTERS = 160
+"""Beginning of a question that is shown where it is in the way."""
+
 _MARKS = {"done": "[x]", "running": "[>]", "needs_scoping": "[?]", "failed": "[!]"}
 _NOT_BEGUN = "[ ]"
 _ORDER = ("done", "running", "pending", "blocked", "needs_scoping", "failed")
@@ -35,12 +38,14 @@ def plan(found: Plan) -> str:
     """
     Return a plan as a checklist, with what is asked, what has failed, and what can be typed next.
     """
-    parts = [_heading(found)]
-    if found["tasks"]:
-        parts.append(_checklist(found["tasks"]))
-    parts.append("\n".join(remarks(found)))
-    parts.append("\n".join(f"next: {command}" for command in next_commands(found)))
-    return "\n\n".join(part for part in parts if part)
+    return _told(found, None)
+
+
+def outline(found: Plan) -> str:
+    """
+    Return the same with the beginnings of questions only.
+    """
+    return _told(found, QUESTION_CHARACTERS)
 
 
 def counts(tasks: Mapping[str, int]) -> str:
@@ -61,22 +66,24 @@ def standing(found: Plan) -> str:
 
 def change(task: Task) -> str:
     """
-    Return what has become of a task, on one line.
+    Return what has become of a task, on one line; what it asks is told when the plan rests.
     """
     told = {
         "running": f"run {task['run_id']}",
         "done": took(task),
         "failed": _error(task),
-        "needs_scoping": question(task),
         "blocked": after(task),
     }.get(task["status"], "")
     line = f"  {task['id']:<4} {task['status']:<13} {formats.cell(task['description'])}"
     return f"{line}  {told}" if told else line
 
 
-def remarks(found: Plan) -> Iterator[str]:
+def remarks(found: Plan, longest: int | None = None) -> Iterator[str]:
     """
     Return what a person must know of a plan: why there are no tasks, what is asked, and what has failed.
+
+    Args:
+        longest: Characters of a question that are shown; None: all.
     """
     if chief_is_at_work(found):
         run = f", in run {found['chief_run_id']}" if found["chief_run_id"] else ""
@@ -85,9 +92,16 @@ def remarks(found: Plan) -> Iterator[str]:
         yield f"error: {formats.error(found['error'])}"
     for task in found["tasks"]:
         if task["status"] == "needs_scoping":
-            yield f"task {task['id']} asks: {question(task)}"
+            yield f"task {task['id']} asks: {_clipped(question(task), longest)}"
         elif task["status"] == "failed":
-            yield f"task {task['id']} failed: {_error(task)}"
+            yield failure(task)
+
+
+def failure(task: Task) -> str:
+    """
+    Return why a task has failed.
+    """
+    return f"task {task['id']} failed: {_error(task)}"
 
 
 def next_commands(found: Plan) -> list[str]:
@@ -154,6 +168,15 @@ def took(task: Task) -> str:
     return f"{(clock.instant(task['ended_at']) - clock.instant(task['started_at'])).total_seconds():.1f} s"
 
 
+def _told(found: Plan, longest: int | None) -> str:
+    parts = [_heading(found)]
+    if found["tasks"]:
+        parts.append(_checklist(found["tasks"]))
+    parts.append("\n".join(remarks(found, longest)))
+    parts.append("\n".join(f"next: {command}" for command in next_commands(found)))
+    return "\n\n".join(part for part in parts if part)
+
+
 def _heading(found: Plan) -> str:
     names = ("intent", "working_dir", "parent_run_id")
     more = [f"{name}: {found[name]}" for name in names if found[name]]
@@ -180,6 +203,13 @@ def _checklist(tasks: Sequence[Task]) -> str:
         for task in tasks
     ]
     return formats.table(names, rows)
+
+
+def _clipped(text: str, longest: int | None) -> str:
+    if longest is None:
+        return text
+    line = " ".join(text.split())
+    return line if len(line) <= longest else f"{line[: longest - 1].rstrip()}…"
 
 
 def _error(task: Task) -> str:

@@ -162,7 +162,8 @@ def test_failed_task_is_retried(project: programs.Project, tmp_path: Path, place
     steps = programs.asked("runs", "steps", retried["tasks"][0]["run_id"], *place)
 
     assert failed.stdout.splitlines()[-1] == f"plan {session} failed: 1 blocked, 1 failed"
-    assert "task 1 failed: " in failed.stderr
+    assert "the model broke [model_crashed]" in failed.stdout
+    assert "the model broke" not in failed.stderr
     assert f"go on with: control-room plan retry {session} 1" in failed.stderr
     assert retried["status"] == "done"
     assert [step["step_id"] for step in steps].count("brief") == 1

@@ -128,16 +128,30 @@ def test_answer_that_is_about_arguments_names_their_option():
     ]
 
 
+def test_long_questions_are_cut_where_they_are_in_the_way():
+    """
+    A question is shown whole by `plan show`, and its beginning where a plan is followed.
+    """
+    asking = plan(PlanState.RUNNING, dataclasses.replace(TASKS[3], scoping_question="Which one? " * 50))
+    (whole,), (cut,) = plan_formats.remarks(asking), plan_formats.remarks(asking, 160)
+
+    assert whole == f"task 4 asks: {'Which one? ' * 50}"
+    assert len(cut) <= len("task 4 asks: ") + 160
+    assert cut.endswith("…")
+    assert whole in plan_formats.plan(asking)
+    assert cut in plan_formats.outline(asking)
+
+
 def test_changes_are_lines():
     """
-    What has become of a task is one line with what belongs to it: run, time, error, question or dependencies.
+    What has become of a task is one line with what belongs to it: run, time, error or dependencies.
     """
     lines = [plan_formats.change(task).split() for task in plan(PlanState.RUNNING, *TASKS)["tasks"]]
 
     assert lines[0] == ["1", "done", "Write", "scene", "21", "12.2", "s"]
     assert lines[1][-2:] == ["run", RUN]
     assert lines[2][-3:] == ["after", "1,", "2"]
-    assert lines[3][-2:] == ["Which", "themes?"]
+    assert lines[3] == ["4", "needs_scoping", "Audit"]
     assert lines[4][-1] == "[empty_reply]"
     assert lines[5] == ["6", "pending", "Sweep", "up"]
 
