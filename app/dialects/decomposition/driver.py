@@ -100,7 +100,7 @@ class _Decomposing:
         if self._size.whole:
             asked = prompts.request(self._size, self._intent, found, self._kinds)
             return asked, schema.form(self._size, kinds.arguments(self._kinds))
-        parts = small.parts(self._intent, self._kinds)
+        parts = small.parts(self._intent, self._ctx.run.frozen["kinds"])
         return small.request(self._intent, parts, self._kinds), small.form(parts, self._size.tasks)
 
     async def _ask(self, key: str, prompt: str, form: Mapping[str, plain.Json]) -> _Answer:

@@ -28,6 +28,11 @@ _FORMS: Mapping[str, plain.Json] = {
     "number": {"type": "number"},
     "boolean": {"type": "boolean"},
 }
+ANY_FORM: Mapping[str, plain.Json] = {
+    "anyOf": [*_FORMS.values(), {"type": "array", "items": {"anyOf": [*_FORMS.values()]}}]
+}
+"""Form of an argument of which nothing is known; typed, since some clients refuse schemas that are not."""
+
 _NAMES = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false", "array": "list"}
 
 
@@ -96,8 +101,8 @@ def _form(rule: Mapping[str, Any]) -> plain.Json:
     kind = rule.get("type")
     if kind == "array":
         items = rule.get("items")
-        return {"type": "array", "items": _form(items) if isinstance(items, Mapping) else {}}
-    return _FORMS.get(kind, {}) if isinstance(kind, str) else {}
+        return {"type": "array", "items": _form(items) if isinstance(items, Mapping) else {"anyOf": [*_FORMS.values()]}}
+    return _FORMS.get(kind, ANY_FORM) if isinstance(kind, str) else ANY_FORM
 
 
 def _rank(phrase: str, wanted: str) -> int:

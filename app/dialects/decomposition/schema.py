@@ -8,6 +8,7 @@ import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from app.dialects.decomposition import kinds
 from app.engine import library, plain
 
 INTENT = "intent"
@@ -123,7 +124,7 @@ def form(size: Size, arguments: Iterable[Mapping[str, plain.Json]]) -> dict[str,
             "deps": {"type": "array", "items": _id()},
             "dod": _text(DOD_CHARACTERS),
             "args": {"type": "object", "additionalProperties": False, "properties": _by_name(arguments)},
-            "scoping_question": {"type": ["string", "null"]},
+            "scoping_question": {"anyOf": [{"type": "string"}, {"type": "null"}]},
         },
     }
     return _tasks(task, size.tasks)
@@ -134,7 +135,7 @@ def _by_name(arguments: Iterable[Mapping[str, plain.Json]]) -> dict[str, plain.J
     named: dict[str, plain.Json] = {}
     for argument in arguments:
         rule = plain.plain(argument["form"])
-        named[argument["name"]] = rule if named.get(argument["name"], rule) == rule else {}
+        named[argument["name"]] = rule if named.get(argument["name"], rule) == rule else kinds.ANY_FORM
     return named
 
 

@@ -17,7 +17,6 @@ from app.engine import plain, task_patterns
 _MOST_WORDS = 60
 _MOST_PARTS = 40
 _MOST_DEPS = 3
-_UNNAMED_TASKS = 3
 _WORD = re.compile(r"[^\W_][\w./-]{0,79}")
 _JOINS = frozenset({"and", "or", "then", "also", "please", "the", "a", "an"})
 _SPECIAL = re.compile(r"([.^$*+?()\[\]{}|\\])")
@@ -81,16 +80,17 @@ def request(intent: str, found: Sequence[Part], kinds: Sequence[Kind]) -> str:
 def form(found: Sequence[Part], most_tasks: int) -> dict[str, plain.Json]:
     """
     Return the schema that holds the chief to a plan: numbers in order, dependencies on earlier tasks alone, and for
-    each part of the intent as many tasks as it means, described in its words; a few of any kind where there is none.
+    each part of the intent as many tasks as it means, described in its words; one in free words where there is none.
     """
     meant = [part for part in found for _ in range(part.tasks)][:most_tasks]
-    counts = [len(meant)] if meant else range(1, _UNNAMED_TASKS + 1)
-    texts = [_words_of(part) for part in meant] or [_ANY_TEXT] * _UNNAMED_TASKS
+    texts = [_words_of(part) for part in meant] or [_ANY_TEXT]
+    items = [{"$ref": f"#/$defs/task{number}"} for number in range(1, len(texts) + 1)]
+    plan = {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
     # Not closed at the top: some services take a closed form for one of a stricter kind, which knows no tuples.
     return {
         "type": "object",
         "required": ["tasks"],
-        "properties": {"tasks": {"anyOf": [_first(count) for count in counts]}},
+        "properties": {"tasks": plan},
         "$defs": {f"task{number}": _task(number, text) for number, text in enumerate(texts, start=1)},
     }
 
@@ -108,19 +108,21 @@ def _words(text: str) -> list[str]:
     return list(dict.fromkeys(word.rstrip(".-/") for word in _WORD.findall(text)))
 
 
-def _first(count: int) -> dict[str, plain.Json]:
-    items = [{"$ref": f"#/$defs/task{number}"} for number in range(1, count + 1)]
-    return {"type": "array", "prefixItems": items, "minItems": count, "maxItems": count}
-
-
 def _task(number: int, text: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
     earlier = list(range(1, number))
-    deps = {"type": "array", "items": {"enum": earlier}, "maxItems": min(len(earlier), _MOST_DEPS)}
+    # Everything has a type: some clients refuse schemas that leave one out.
+    deps: dict[str, plain.Json] = {
+        "type": "array",
+        "items": {"type": "integer", "enum": earlier},
+        "maxItems": _MOST_DEPS,
+    }
+    if not earlier:
+        deps = {"type": "array", "items": {"type": "integer"}, "const": []}
     return {
         "type": "object",
         "additionalProperties": False,
         "required": ["id", "description", "deps"],
-        "properties": {"id": {"const": number}, "description": text, "deps": deps if earlier else {"const": []}},
+        "properties": {"id": {"type": "integer", "const": number}, "description": text, "deps": deps},
     }
 
 

@@ -185,7 +185,7 @@ def test_one_name_for_two_forms_allows_both():
     )
     properties = form["properties"]["tasks"]["items"]["properties"]["args"]["properties"]
 
-    assert properties["scene_path"] == {}
+    assert properties["scene_path"] == kinds.ANY_FORM
     assert properties["outline_path"] == {"type": "string"}
 
 

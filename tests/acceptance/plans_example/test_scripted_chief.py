@@ -1,0 +1,182 @@
+"""
+The example project's plan from intent to done, over HTTP, with a chief and agents that speak from a script.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance import programs
+from tests.acceptance.plans_example import journey
+from tests.acceptance.plans_example.journey import INTENT, SCENES, WRITTEN, Journey
+
+CHIEF = {
+    "tasks": [
+        {
+            "id": 1,
+            "description": "Write scene 21",
+            "deps": [],
+            "dod": "The scene is there and contradicts no card.",
+            "args": SCENES["21"],
+            "scoping_question": None,
+        },
+        {"id": 2, "description": "Write scene 22", "deps": [1], "dod": "", "args": {}, "scoping_question": None},
+        {
+            "id": 3,
+            "description": "Check consistency of scenes 21 and 22 with the canon",
+            "deps": [1, 2],
+            "dod": "Every contradiction is an issue.",
+            "args": {"canon_paths": ["Compendium"]},
+            "scoping_question": None,
+        },
+        {
+            "id": 4,
+            "description": "Foreshadowing audit",
+            "deps": [],
+            "dod": "",
+            "args": {},
+            "scoping_question": "Which themes need foreshadowing?",
+        },
+    ]
+}
+THEMES = "The sealed letter and the cracked bell."
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> programs.Project:
+    """
+    Return the example project with a scripted chief.
+    """
+    return journey.make_project(tmp_path / "example", chief=json.dumps(CHIEF))
+
+
+def test_the_plan_of_the_specification_runs_from_intent_to_done(project: programs.Project) -> None:
+    """
+    The chief splits the intent, a person answers two questions, approves and starts; four runs write two drafts.
+    """
+    with programs.service(project) as service, service.http() as http:
+        plan = Journey.begin(http)
+        split = plan.split()
+
+        assert split["created_by"] == "chief"
+        assert journey.statuses(split) == [(1, "pending"), (2, "needs_scoping"), (3, "blocked"), (4, "needs_scoping")]
+        assert [task["recipe_id"] for task in split["tasks"]] == [
+            "creative_draft_scene",
+            "creative_draft_scene",
+            "analytical_consistency",
+            "analytical_foreshadow",
+        ]
+
+        tasks = journey.by_id(split)
+
+        assert (tasks[2]["asked_by"], tasks[4]["asked_by"]) == ("system", "chief")
+        assert "scene_path" in tasks[2]["scoping_question"]
+        assert tasks[4]["scoping_question"] == "Which themes need foreshadowing?"
+
+        plan.answer(2, "It is the scene behind the second lock.", args=SCENES["22"])
+        plan.answer(4, THEMES)
+        plan.move("approve")
+        plan.move("start")
+        ended = plan.ended()
+        runs = {task["id"]: plan.run(task["run_id"]) for task in ended["tasks"]}
+        chief = plan.run(ended["chief_run_id"])
+        listed = http.get("/api/sessions").json()
+        issues = http.get("/api/issues", params={"session_id": plan.session_id}).json()
+
+    assert ended["status"] == "done", ended
+    assert {run["status"] for run in runs.values()} == {"done"}
+    assert {run["session_id"] for run in (*runs.values(), chief)} == {plan.session_id}
+    assert [run["task"]["session_plan_task_id"] for run in runs.values()] == [1, 2, 3, 4]
+    assert runs[1]["completed_at"] <= runs[2]["created_at"]
+    assert runs[2]["completed_at"] <= runs[3]["created_at"]
+    assert runs[4]["created_at"] <= runs[2]["created_at"]
+    for task in (1, 2):
+        assert (project.path / "Drafts" / f"{runs[task]['run_id']}.md").read_text().strip() == WRITTEN.strip()
+    assert [(row["session_id"], row["status"], row["tasks"]) for row in listed] == [
+        (plan.session_id, "done", {"done": 4})
+    ]
+    assert journey.kept(project, plan.session_id) == ended
+    assert (chief["recipe_id"], chief["status"]) == ("decompose", "done")
+    assert {issue["kind"] for issue in issues} == {"finding"}
+
+
+def test_agents_see_their_task_and_nothing_of_the_plan(project: programs.Project) -> None:
+    """
+    A prompt holds the description of its own task with its answers: not the intent, and no other task.
+    """
+    with programs.service(project) as service, service.http() as http:
+        plan = Journey.begin(http)
+        plan.split()
+        plan.answer(2, "It is the scene behind the second lock.", args=SCENES["22"])
+        plan.answer(4, THEMES)
+        plan.move("approve")
+        plan.move("start")
+        ended = plan.ended()
+    told = {task["id"]: "".join(journey.prompts(project, task["run_id"]).values()) for task in ended["tasks"]}
+
+    assert all(told.values())
+    for task, other in itertools.permutations(CHIEF["tasks"], 2):
+        assert f"Task: {task['description']}" in told[task["id"]]  # type: ignore[index]
+        assert f"Task: {other['description']}" not in told[task["id"]]  # type: ignore[index]
+    assert all(INTENT not in prompt and plan.session_id not in prompt for prompt in told.values())
+    assert THEMES in told[4]
+    assert THEMES not in told[1] + told[2] + told[3]
+
+
+def test_the_plan_outlives_kills(project: programs.Project) -> None:
+    """
+    Killed while the chief thinks and in the midst of a task, the service goes on: no run is begun twice, all is done.
+    """
+    slow = {"delay_seconds": 1.5}
+    project.write(
+        "replies.json",
+        journey.REPLIES | {"chief": {"text": json.dumps(CHIEF), **slow}, "draft": {"text": "Slow.", **slow}},
+    )
+    with programs.service(project) as service, service.http() as http:
+        plan = Journey.begin(http)
+        service.wait_for_step(plan.plan()["chief_run_id"], "chief")
+        service.process.kill()
+    with programs.service(project) as service, service.http() as http:
+        plan = Journey(http, plan.session_id)
+        plan.split()
+        plan.answer(2, "The next one.", args=SCENES["22"])
+        plan.answer(4, THEMES)
+        plan.move("approve")
+        plan.move("start")
+        running = plan.until(lambda found: journey.by_id(found)[1]["run_id"] is not None)
+        service.wait_for_step(journey.by_id(running)[1]["run_id"], "draft")
+        service.process.kill()
+    with programs.service(project) as service, service.http() as http:
+        plan = Journey(http, plan.session_id)
+        ended = plan.ended()
+        runs = [plan.run(task["run_id"]) for task in ended["tasks"]]
+        every = http.get("/api/runs").json()
+
+    assert ended["status"] == "done", ended
+    assert {run["status"] for run in runs} == {"done"}
+    assert [task["attempt"] for task in ended["tasks"]] == [1, 1, 1, 1]
+    assert len(every) == 5
+
+
+def test_a_chief_who_makes_no_plan_is_told_of(project: programs.Project) -> None:
+    """
+    After one correction the plan has failed with the flaws; with a chief who is mended, starting it goes on.
+    """
+    project.write("replies.json", journey.REPLIES | {"chief": "Gladly!", "chief.correction": '{"tasks": []}'})
+    with programs.service(project) as service, service.http() as http:
+        plan = Journey.begin(http)
+        failed = plan.split()
+
+        assert (failed["status"], failed["error"]["code"]) == ("failed", "decomposition_invalid")
+        assert [flaw["path"] for flaw in failed["error"]["detail"]["flaws"]] == ["$.tasks"]
+
+        project.write("replies.json", journey.REPLIES | {"chief": json.dumps(CHIEF)})
+        plan.move("start")
+        mended = plan.split()
+
+    assert len(mended["tasks"]) == 4
+    assert mended["error"] is None
