@@ -443,6 +443,15 @@ async def test_edit_a_task(service: Planned) -> None:
     assert (states(lost)[1], the(lost, 1)["recipe_id"]) == ("needs_scoping", None)
 
 
+async def test_a_new_description_drops_what_only_the_old_recipe_took(service: Planned) -> None:
+    """Arguments of a recipe that the task is routed away from leave no question that no answer could close."""
+    plan = await service.plan(task("carry it upstairs"))
+    await service.do(plan, "answer", 1, answer="The piano.", args={"what": "piano"})
+    edited = planning.answered(await service.edit(plan, 1, description="paint it"), 200)
+
+    assert (states(edited)[1], the(edited, 1)["recipe_id"], the(edited, 1)["args"]) == ("pending", "paint", {})
+
+
 async def test_begun_tasks_are_not_edited(service: Planned) -> None:
     """A running or done task is a 409 `task_begun`; a failed one is changed, and a retry does what it says now."""
     service.toolbox.hold(1)

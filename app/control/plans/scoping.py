@@ -81,12 +81,15 @@ class Scoper:
 
         Args:
             plan: What it is a task of.
-            asked: What a person's request gives; what is wrong with anything else is asked about.
+            asked: What a person's request gives. Older arguments that the recipe does not have are dropped then, as no
+                answer could take them back; what else is wrong is asked about.
 
         Raises:
             errors.RequestInvalid: that cannot be: an unknown or broken recipe, arguments that do not fit.
         """
         routed = self._routed(task)
+        if asked is not None:
+            routed = self._fitted(routed, asked)
         wants = self._wants(plan, routed)
         if asked is not None:
             _refuse_given(wants, asked)
@@ -130,6 +133,11 @@ class Scoper:
         args = {**self._seeds(recipe_id, found), **task.args}
         return dataclasses.replace(task, recipe_id=recipe_id, routed=routed, args=args)
 
+    def _fitted(self, task: plans.Task, asked: Given) -> plans.Task:
+        known = self._taken_by(task.recipe_id, task.args)
+        args = {name: value for name, value in task.args.items() if name in known or f"args.{name}" in asked.names}
+        return dataclasses.replace(task, args=args)
+
     def _found(self, task: plans.Task) -> list[RoutingResult]:
         """
         Return what the router says to the description, and to the description with the answers.
@@ -156,7 +164,7 @@ class Scoper:
         except errors.UnknownRecipe:
             return None
 
-    def _taken_by(self, recipe_id: str, args: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
+    def _taken_by(self, recipe_id: str | None, args: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
         recipe = self._recipe(recipe_id)
         if recipe is None or recipe.args_schema.get("additionalProperties", False) is not False:
             return dict(args)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis
+import pytest
 from hypothesis import stateful
 from hypothesis import strategies as st
 
@@ -135,11 +136,8 @@ class House:
         Start the service over what the disk holds.
         """
         chosen = settings.load({}, project=self.folder, home=self.folder, max_running=LIMIT, stop_grace_seconds=0)
-        # The bundled recipes take half a second to read; as chores they take nothing.
-        only = {"control_room": chores.CHORES, "chores": chores.CHORES}
         world = chores.world(
             self.toolbox,
-            dialects=only,
             clock=self.clock,
             ids=self.ids,
             probes=self.watch,
@@ -431,7 +429,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
         found = [task["status"] for task in shown["tasks"]]
         running = [task for task in shown["tasks"] if task["status"] == "running"]
         # What has a seat works; nothing that could be begun is left while there is room.
-        if any(task["run_id"] is None for task in running):
+        if any(task["run_id"] is None or self.has_left(task["run_id"]) for task in running):
             return False
         if len(self.house.toolbox.busy) < min(len(running), LIMIT):
             return False
@@ -440,6 +438,13 @@ class AnyPlan(stateful.RuleBasedStateMachine):
         if shown["status"] == "running":
             return any(each in GOES_ON for each in found) and ("pending" not in found or len(running) >= LIMIT)
         return True
+
+    def has_left(self, run_id: str) -> bool:
+        """
+        Tell whether the pool has let go of a run, so that its plan is about to hear of it.
+        """
+        engine = self.house.room.engine
+        return engine.view(run_id) is None and engine.standing(run_id) is None
 
     async def check_runs(self) -> None:
         """
@@ -624,5 +629,17 @@ def _check_shape(plan: Json) -> None:
         assert any(each in GOES_ON for each in found)
 
 
-AnyPlan.TestCase.settings = hypothesis.settings(max_examples=40, stateful_step_count=25, deadline=None)
-TestAnyPlan = AnyPlan.TestCase
+def test_the_promises_of_a_plan_hold() -> None:
+    """No task is begun before its dependencies unless it is forced, none twice; no plan stalls, each can be ended."""
+    stateful.run_state_machine_as_test(AnyPlan, settings=_tried(30))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_the_promises_of_many_plans_hold() -> None:
+    """The same for many more plans, and for longer stories of them."""
+    stateful.run_state_machine_as_test(AnyPlan, settings=_tried(400, 50))
+
+
+def _tried(examples: int, steps: int = 25) -> hypothesis.settings:
+    return hypothesis.settings(max_examples=examples, stateful_step_count=steps, deadline=None)

@@ -1,0 +1,327 @@
+"""
+The service, killed while a session plan is made, begun, at work, paused or asking, and started again.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance import drafting
+from tests.acceptance.forked_service import Service
+from tests.acceptance.plans import working
+from tests.acceptance.plans.working import Left, are
+
+NOT_REACHED = "not reached"
+
+PLAN_POINTS = ("storage.plan.before_write", "storage.plan.before_rename", "storage.plan.after_rename")
+OTHER_POINTS = (
+    "storage.create.before_start",
+    "storage.create.before_rename",
+    "storage.create.after_row",
+    "pool.queued",
+    "pool.granted",
+    "run.after_taken",
+    "step.performing",
+    "step.before_append",
+    "step.after_append",
+    "run.before_ended",
+    "run.after_ended",
+)
+SAMPLE = (
+    ("storage.plan.after_rename", 4),
+    ("storage.plan.before_write", 5),
+    ("storage.plan.before_write", 9),
+    ("storage.create.before_rename", 2),
+    ("storage.create.after_row", 3),
+)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Left:
+    """
+    Return what a plan leaves that nobody disturbs.
+    """
+    return working.through(working.make_project(tmp_path_factory.mktemp("undisturbed") / "project"))
+
+
+def dies(project: Path, crash_at: str) -> bool:
+    """
+    Bring the plan to its end in a service that kills itself at a point; tell whether it came to that.
+    """
+    service = Service(project, crash_at)
+    http = service.http()
+    session_id = working.post(http) if http else None
+    if http and session_id and working.begin(http, session_id) and working.wait(http, session_id):
+        service.stop()
+    return service.ended() == -signal.SIGKILL
+
+
+def judge(project: Path, point: str, nth: int, undisturbed: Left) -> str | None:
+    """
+    Kill a service, start it again, and tell what is wrong afterwards, or that it did not die.
+    """
+    working.make_project(project)
+    if not dies(project, f"{point}:{nth}"):
+        return NOT_REACHED
+    before = drafting.recorded(project)
+    left = working.through(project)
+    if left != undisturbed:
+        return f"{point}:{nth} left {left}, not {undisturbed}"
+    again = working.repeated(project, before)
+    return f"{point}:{nth} repeated {again}" if again else None
+
+
+def test_an_undisturbed_plan(undisturbed: Left) -> None:
+    """Four tasks are four runs, each done at its first attempt, each step paid once."""
+    assert undisturbed["status"] == "done"
+    assert [(task["status"], task["attempt"]) for task in undisturbed["tasks"]] == [("done", 1)] * 4
+    assert undisturbed["runs"] == [(number, f"chore_{letter}", "done") for number, letter in enumerate("abcd", 1)]
+    assert len(undisturbed["records"]) == 8
+    assert undisturbed["named"]
+
+
+def test_a_sample_of_kills(tmp_path: Path, undisturbed: Left) -> None:
+    """Killed between two writes, the service brings the plan to the same end, one run per task, no step paid twice."""
+    with ThreadPoolExecutor(2) as threads:
+        judged = threads.map(
+            lambda kill: judge(tmp_path / f"{kill[0]}{kill[1]}", kill[0], kill[1], undisturbed), SAMPLE
+        )
+
+    assert [wrong for wrong in judged if wrong is not None] == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_every_kill(tmp_path: Path, undisturbed: Left) -> None:
+    """The same for every passing of every point of plans, and of the points of runs that a plan cares about."""
+
+    def sweep(point: str) -> list[str | None]:
+        judged: list[str | None] = []
+        for nth in range(1, 1000):
+            project = tmp_path / f"{point}{nth}"
+            judged.append(judge(project, point, nth, undisturbed))
+            if judged[-1] == NOT_REACHED:
+                return judged[:-1]
+            shutil.rmtree(project)
+        return judged
+
+    with ThreadPoolExecutor(2) as threads:
+        judged = [wrong for found in threads.map(sweep, PLAN_POINTS + OTHER_POINTS) for wrong in found]
+
+    assert [wrong for wrong in judged if wrong is not None] == []
+    assert len(judged) > 80
+
+
+def test_between_the_beginning_and_the_run(tmp_path: Path, undisturbed: Left) -> None:
+    """Killed when a task is written down as begun and its run is not there, the next service makes that run, once."""
+    project = working.make_project(tmp_path / "project")
+    assert dies(project, "storage.create.before_rename:1")
+    begun = working.kept(project)["tasks"][0]
+    runs = working.runs_of(project)
+    left = working.through(project)
+
+    assert (begun["status"], begun["attempt"], begun["run_id"]) == ("running", 1, None)
+    assert runs == {}
+    assert left == undisturbed
+
+
+def test_between_the_run_and_its_name_in_the_plan(tmp_path: Path, undisturbed: Left) -> None:
+    """Killed when the run is there and the plan does not name it yet, the next service finds that run."""
+    project = working.make_project(tmp_path / "project")
+    assert dies(project, "storage.create.after_row:1")
+    begun = working.kept(project)["tasks"][0]
+    ((_, run_id),) = _made(project)
+    left = working.through(project)
+
+    assert (begun["status"], begun["attempt"], begun["run_id"]) == ("running", 1, None)
+    assert working.kept(project)["tasks"][0]["run_id"] == run_id
+    assert left == undisturbed
+
+
+def _made(project: Path) -> list[tuple[int, str]]:
+    folders = (project / ".control-room" / "runs").glob("[!.]*/start.json")
+    found = [json.loads(file.read_text()) for file in folders]
+    return [(start["session_plan_task_id"], start["run_id"]) for start in found]
+
+
+def test_while_an_agent_speaks(tmp_path: Path, undisturbed: Left) -> None:
+    """Inside a task: the step in flight runs again in the same run, those paid before are not repeated."""
+    project = working.make_project(tmp_path / "project", draft_b={"hang": True})
+    service, session_id, run_id = _speaking(project)
+    service.kill()
+    between = working.kept(project)
+    working.say(project)
+    left = working.through(project)
+
+    assert (working.states(between)[:2], between["status"]) == (["done", "running"], "running")
+    assert (between["session_id"], left) == (session_id, undisturbed)
+    assert [(key, attempt) for _, key, attempt in drafting.begun(project, run_id)] == [
+        ("brief_b", 1),
+        ("draft_b", 1),
+        ("draft_b", 2),
+    ]
+
+
+def test_stopped_while_an_agent_speaks(tmp_path: Path, undisturbed: Left) -> None:
+    """A service that is asked to stop lets the agent finish and asks no other one; the next one goes on behind it."""
+    slowly = {"text": working.REPLIES["draft_b"], "delay_seconds": 3}
+    project = working.make_project(tmp_path / "project", draft_b=slowly)
+    service, _, run_id = _speaking(project)
+    code = service.stop()
+    between, keys = working.kept(project), {key for _, key, _ in drafting.recorded(project)}
+    left = working.through(project)
+
+    assert (code, between["status"]) == (0, "running")
+    assert ("draft_b" in keys, "brief_d" in keys) == (True, False)
+    assert left == undisturbed
+    assert [attempt for _, _, attempt in drafting.begun(project, run_id)] == [1, 1]
+
+
+def _speaking(project: Path) -> tuple[Service, str, str]:
+    """
+    Return a service whose writer is at task 2, with the plan and that task's run.
+    """
+    service, http = working.opened(project)
+    session_id = working.post(http)
+    assert session_id is not None
+    working.begin(http, session_id)
+    plan = working.wait(http, session_id, lambda plan: plan["tasks"][1]["run_id"] is not None)
+    assert plan is not None
+    run_id = plan["tasks"][1]["run_id"]
+    while True:
+        run = http.get(f"/api/runs/{run_id}", params={"wait": 2}).json()
+        assert run["status"] not in ("done", "failed")
+        if any((step["step_id"], step["status"]) == ("draft_b", "running") for step in run["steps"]):
+            return service, session_id, run_id
+
+
+def test_while_paused(tmp_path: Path, undisturbed: Left) -> None:
+    """A paused plan stays paused through a kill: the run in flight comes to its end, nothing else is begun."""
+    project = working.make_project(tmp_path / "project", draft_a={"hang": True})
+    service, http = working.opened(project)
+    session_id = working.post(http)
+    assert session_id is not None
+    working.begin(http, session_id)
+    assert working.wait(http, session_id, lambda plan: plan["tasks"][0]["run_id"] is not None)
+    answer = working.order(http, session_id, "pause")
+    assert answer is not None
+    assert answer.json()["status"] == "paused"
+    service.kill()
+    working.say(project)
+    service, http = working.opened(project)
+    boundary = working.wait(http, session_id, are("done", "pending", "pending", "blocked"))
+    assert boundary is not None
+    runs = len(http.get("/api/runs").json())
+    working.order(http, session_id, "resume")
+    assert working.wait(http, session_id) is not None
+    service.stop()
+
+    assert (boundary["status"], runs) == ("paused", 1)
+    assert working.left_by(project) == undisturbed
+
+
+def test_while_a_question_is_open(tmp_path: Path) -> None:
+    """The same question is there after a kill, what was done stays done, and the answer brings the plan to its end."""
+    project = working.make_project(tmp_path / "project")
+    tasks = [working.TASKS[0], working.TASKS[1] | {"scoping_question": "Which one?"}, {"description": "xyzzy"}]
+    service, http = working.opened(project)
+    session_id = working.post(http, tasks=tasks)
+    assert session_id is not None
+    working.begin(http, session_id)
+    before = working.wait(http, session_id, are("done", "needs_scoping", "needs_scoping"))
+    service.kill()
+    service, http = working.opened(project)
+    after = http.get(f"/api/sessions/{session_id}").json()
+    working.order(http, session_id, "tasks/2/answer", answer="The left one.")
+    working.order(http, session_id, "tasks/3/answer", answer="That is chore c.")
+    ended = working.wait(http, session_id)
+    service.stop()
+
+    assert after == before
+    assert ended is not None
+    assert (ended["status"], working.states(ended)) == ("done", ["done"] * 3)
+    assert [task["attempt"] for task in ended["tasks"]] == [1, 1, 1]
+    assert len(working.runs_of(project)) == 3
+
+
+def test_while_the_chief_speaks(tmp_path: Path) -> None:
+    """The chief's run goes on after a kill, and its tasks are taken over once."""
+    project = working.make_project(tmp_path / "project", **{"chief*": {"hang": True}})
+    service, http = working.opened(project)
+    session_id = working.post(http, intent=working.INTENT)
+    assert session_id is not None
+    drafted = working.kept(project)
+    early = working.order(http, session_id, "approve")
+    service.kill()
+    working.say(project)
+    left = working.through(project, intent=working.INTENT)
+    plan = working.kept(project)
+
+    assert (drafted["status"], drafted["tasks"], drafted["intent"]) == ("draft", [], working.INTENT)
+    assert early is not None
+    assert (early.status_code, early.json()["code"]) == (409, "wrong_state")
+    assert (plan["session_id"], plan["created_by"], plan["status"]) == (session_id, "chief", "done")
+    assert plan["chief_run_id"] == drafted["chief_run_id"]
+    assert [(task["description"], task["status"], task["attempt"]) for task in left["tasks"]] == [
+        (f"chore {letter}", "done", 1) for letter in working.LETTERS
+    ]
+    assert [task for task, *_ in left["runs"]] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("point", ["run.after_ended:1", "storage.plan.before_rename:3"])
+def test_between_the_end_of_the_chief_and_the_taking_over(tmp_path: Path, point: str) -> None:
+    """Killed when the chief has spoken and the plan has no tasks yet, the next service takes them over, once."""
+    project = working.make_project(tmp_path / "project")
+    service = Service(project, point)
+    http = service.http()
+    assert http is not None
+    session_id = working.post(http, intent=working.INTENT)
+    if session_id is not None:
+        working.wait(http, session_id, lambda plan: bool(plan["tasks"]) and plan["status"] == "approved")
+    died = service.ended()
+    drafted, spoken = working.kept(project), drafting.recorded(project)
+    left = working.through(project, intent=working.INTENT)
+
+    assert died == -signal.SIGKILL
+    assert drafted["tasks"] == []
+    assert {key for _, key, _ in spoken} == {"look", "chief"}
+    assert [(task["id"], task["status"]) for task in left["tasks"]] == [(number, "done") for number in (1, 2, 3, 4)]
+    assert working.repeated(project, spoken) == set()
+
+
+def test_a_chief_who_makes_no_plan(tmp_path: Path) -> None:
+    """After two replies that are no plan it is failed with the reason; a start asks the same chief again."""
+    project = working.make_project(tmp_path / "project", **{"chief*": "I would rather not."})
+    service, http = working.opened(project)
+    session_id = working.post(http, intent=working.INTENT)
+    assert session_id is not None
+    failed = working.wait(http, session_id)
+    assert failed is not None
+    working.say(project)
+    working.order(http, session_id, "start")
+    drafted = working.wait(http, session_id, lambda plan: bool(plan["tasks"]))
+    service.stop()
+
+    assert (failed["status"], failed["tasks"]) == ("failed", [])
+    assert failed["error"]["code"]
+    assert drafted is not None
+    assert (drafted["status"], drafted["error"]) == ("draft", None)
+    assert drafted["chief_run_id"] == failed["chief_run_id"]
+
+
+@pytest.mark.slow
+def test_many_kills_in_a_row(tmp_path: Path, undisturbed: Left) -> None:
+    """A service that is killed at every third write of a plan, again and again, comes to the same end."""
+    project = working.make_project(tmp_path / "project")
+    kills = 0
+    while dies(project, "storage.plan.after_rename:3"):
+        kills += 1
+
+    assert kills >= 2
+    assert working.left_by(project) == undisturbed
