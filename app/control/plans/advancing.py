@@ -74,7 +74,7 @@ class Advance:
         plan = await self._keeper.find(session_id)
         if plan is None:
             return None
-        settled = await self.settled(plan, endings)
+        settled, begins = await self.settled(plan, endings), begins and not self._engine.status().stopping
         if plan.tasks and begins:
             plan = await self._begin(plan, settled)
         else:

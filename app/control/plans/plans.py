@@ -52,14 +52,13 @@ class Plans:
             errors.NoRoom: it cannot be written.
         """
         session_id = self._maker.session_id(new)
-        async with self._keeper.turn(session_id):
-            known = await self._keeper.find(session_id)
-            if known is not None:
-                return _repeated(known, new)
-            plan = await self._maker.plan(session_id, new, self._keeper.now())
-            with faults.told():
-                plan = await self._keeper.make(plan)
-            plan = await self._with_chief(plan)
+        with faults.told():
+            async with self._keeper.turn(session_id):
+                known = await self._keeper.find(session_id)
+                if known is not None:
+                    return _repeated(known, new)
+                plan = await self._keeper.make(await self._maker.plan(session_id, new, self._keeper.now()))
+                plan = await self._with_chief(plan)
         self._planner.look_at(session_id)
         return Created(plan=plan, existed=False)
 
@@ -67,7 +66,8 @@ class Plans:
         """
         Return a page of plans, newest first, and whether more follow.
         """
-        found = await self._keeper.page(dataclasses.replace(query, limit=query.limit + 1))
+        with faults.told():
+            found = await self._keeper.page(dataclasses.replace(query, limit=query.limit + 1))
         return found[: query.limit], len(found) > query.limit
 
     async def show(self, session_id: str) -> plans.Plan:
@@ -77,7 +77,8 @@ class Plans:
         Raises:
             errors.NotFound, errors.Conflict: there is none, or its file cannot be read.
         """
-        return await self._keeper.get(session_id)
+        with faults.told():
+            return await self._keeper.get(session_id)
 
     async def wait(self, session_id: str, seconds: float, known: int | None = None) -> plans.Plan:
         """
@@ -233,14 +234,21 @@ class Plans:
     # -- how it is done
 
     async def _change(self, session_id: str, revision: int | None, change: _Change) -> plans.Plan:
-        with faults.told():
-            async with self._keeper.turn(session_id):
-                kept = await self._keeper.get(session_id)
-                rules.expect(kept, revision)
-                made = change(await self._advance.settled(kept), self._keeper.now())
-                plan = await self._keeper.write(kept, made if isinstance(made, plans.Plan) else await made)
+        try:
+            with faults.told():
+                async with self._keeper.turn(session_id):
+                    plan = await self._changed(await self._keeper.get(session_id), revision, change)
+        except errors.NoRoom:
+            # The file may have become what it was to become all the same.
+            self._planner.look_at(session_id)
+            raise
         self._planner.look_at(session_id)
         return plan
+
+    async def _changed(self, kept: plans.Plan, revision: int | None, change: _Change) -> plans.Plan:
+        rules.expect(kept, revision)
+        made = change(await self._advance.settled(kept), self._keeper.now())
+        return await self._keeper.write(kept, made if isinstance(made, plans.Plan) else await made)
 
     async def _with_chief(self, plan: plans.Plan) -> plans.Plan:
         if not plan.awaits_chief:
