@@ -22,7 +22,9 @@ that nothing tells of. Steps may be lost, and executed again, only where a sync 
 
 
 @click.command()
-@click.argument("recipe")
+@click.argument("recipe", required=False)
+@click.option("--confer", metavar="MESSAGE", help="Hold a conference in place of a recipe.")
+@click.option("--intent", metavar="TEXT", help="Carry a session plan from its intent to its end in place of a recipe.")
 @click.option("--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="One argument; repeatable.")
 @click.option("--args-file", type=click.Path(path_type=Path), metavar="FILE", help="JSON object of arguments.")
 @click.option("--description", metavar="TEXT", help="The task, as text.  [default: the recipe's label]")
@@ -34,20 +36,14 @@ that nothing tells of. Steps may be lost, and executed again, only where a sync 
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Also write it there.")
 @options.as_json
 @options.in_folder
-def crashtest(place: options.Place, as_json: bool, recipe: str, output: Path | None, **given: Any) -> int:
+def crashtest(place: options.Place, as_json: bool, output: Path | None, **given: Any) -> int:
     """
     Crash RECIPE at every write and compare how it ends; exit code 0 only if nothing is lost, repeated or hidden.
 
     Works on private copies of the project; the agents speak from a script.
     """
-    from app.control import requests
     from app.laboratory import crashtest as laboratory
 
-    request = requests.StartRequest(
-        recipe_id=recipe,
-        args=arguments.collect(given["given"], given["args_file"]),
-        description=given["description"],
-    )
     extent = laboratory.Extent(
         sample=given["sample"],
         seed=given["seed"],
@@ -55,7 +51,7 @@ def crashtest(place: options.Place, as_json: bool, recipe: str, output: Path | N
         replies=given["replies"],
         traced=not given["untraced"],
     )
-    report = laboratory.crashtest(place.settings(), request, extent, terminal.warn)
+    report = laboratory.crashtest(place.settings(), _asked(given), extent, terminal.warn)
     told = report.to_json()
     if output is not None:
         output.write_text(markdown(told), encoding="utf-8")
@@ -64,6 +60,21 @@ def crashtest(place: options.Place, as_json: bool, recipe: str, output: Path | N
     else:
         terminal.say(table(told))
     return endings.ExitCode.DONE if report.holds else endings.ExitCode.FAILED
+
+
+def _asked(given: Mapping[str, Any]) -> Any:
+    from app.control import conferences, requests
+    from app.control.plans import requests as plan_requests
+
+    named = [name for name in ("recipe", "confer", "intent") if given[name] is not None]
+    if len(named) != 1:
+        raise click.UsageError("Name a RECIPE, or give --confer or --intent.")
+    if given["confer"] is not None:
+        return conferences.NewConference(message=given["confer"])
+    if given["intent"] is not None:
+        return plan_requests.NewPlan(intent=given["intent"])
+    args = arguments.collect(given["given"], given["args_file"])
+    return requests.StartRequest(recipe_id=given["recipe"], args=args, description=given["description"])
 
 
 def table(told: Mapping[str, Any]) -> str:

@@ -218,7 +218,7 @@ class Stepper:
         self._reach("step.performing")
         work.away = True
         try:
-            return self._masked(verdicts.sound(await performer.perform(self._call(work))))
+            return self._masked(verdicts.sound(await self._performed(performer, work)))
         except (errors.StepError, errors.InputRefused) as error:
             return self._masked(verdicts.failed(error.code, error.message, error.detail))
         except Exception as error:  # noqa: BLE001 - a broken performer fails its step, not the engine
@@ -227,6 +227,12 @@ class Stepper:
         finally:
             work.away = False
             self._reach("step.performed")
+
+    async def _performed(self, performer: ports.Performer, work: Work) -> Result:
+        if work.ask.operation.outside:
+            return await performer.perform(self._call(work))
+        # What is kept beside the run's folder, as issues are, waits for room as the journal does.
+        return await self.home.durability.commit(lambda: performer.perform(self._call(work)))
 
     def _call(self, work: Work) -> ports.Call:
         return ports.Call(

@@ -1,5 +1,5 @@
 """
-The crash test: every sweep over one recipe, and whether all promises hold.
+The crash test: every sweep over one recipe, conference or plan, and whether all promises hold.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from app import settings
-from app.control import requests
-from app.laboratory import experiment, outages, sweeps, tracing, trials
+from app.laboratory import experiment, outages, sweeps, tracing, trials, work
 from app.laboratory.fragile_disk import Operation, Trouble
 from app.laboratory.sweeps import Bench, Sweep
 
@@ -45,7 +44,7 @@ class Report:
     """
 
     recipe_id: str
-    """Recipe that was run."""
+    """Recipe that was run, or what else was done."""
     extent: Extent
     """How much was tried."""
     sweeps: tuple[Sweep, ...]
@@ -73,9 +72,9 @@ class Report:
         return facts | {"holds": self.holds, "sweeps": self.rows(), "broken": broken}
 
 
-def crashtest(chosen: settings.Settings, request: requests.StartRequest, extent: Extent, tell: Tell) -> Report:
+def crashtest(chosen: settings.Settings, asked: work.Asked, extent: Extent, tell: Tell) -> Report:
     """
-    Run a recipe undisturbed, then disturb it at one write after the other, on private copies of the project.
+    Have something done undisturbed, then disturb it at one write after the other, on private copies of the project.
 
     Args:
         tell: Told what is being done.
@@ -85,14 +84,14 @@ def crashtest(chosen: settings.Settings, request: requests.StartRequest, extent:
     """
     with tempfile.TemporaryDirectory(prefix="crashtest-") as folder:
         root = Path(folder).resolve()
-        original = experiment.template(root / "template", chosen, request, extent.replies)
+        original = experiment.template(root / "template", chosen, asked, extent.replies)
         bench = Bench(root, original, workers=extent.workers, sample=extent.sample, seed=extent.seed)
         in_memory = outages.undisturbed(bench)
         traced = extent.traced and tracing.available()
         done = _by_calls(bench, tell) if traced else _by_probes(bench, in_memory, tell)
         outside = (("power loss", Trouble.POWER_LOSS), ("one sync lies", Trouble.LIE))
         done += _by_operations(bench, outside, in_memory, tell)
-        return Report(recipe_id=request.recipe_id or "", extent=extent, sweeps=tuple(done))
+        return Report(recipe_id=work.title(asked), extent=extent, sweeps=tuple(done))
 
 
 def _by_calls(bench: Bench, tell: Tell) -> list[Sweep]:

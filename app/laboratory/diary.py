@@ -6,9 +6,12 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from app import errors
 from app.engine import ports, records
 
 Try = tuple[str, str, int]
@@ -51,6 +54,12 @@ class Diary:
         """
         self._write("executed", call.run.run_id, call.key, call.attempt)
 
+    def withdrawn(self, call: ports.Call) -> None:
+        """
+        Note that a try came to nothing, because something could not be written, and is made again.
+        """
+        self._write("withdrawn", call.run.run_id, call.key, call.attempt)
+
     def trouble(self, text: str) -> None:
         """
         Note why a process ended by itself.
@@ -78,7 +87,11 @@ class Noted:
         Note the try, and perform it.
         """
         self._diary.executed(call)
-        return await self._inner.perform(call)
+        try:
+            return await self._inner.perform(call)
+        except errors.StorageFault:
+            self._diary.withdrawn(call)
+            raise
 
 
 def read(path: Path) -> Told:
@@ -89,6 +102,16 @@ def read(path: Path) -> Told:
     return Told(
         accepted=tuple(line[1] for line in lines if line[0] in ("accepted", "existed")),
         new=sum(line[0] == "accepted" for line in lines),
-        executed=tuple((line[1], line[2], line[3]) for line in lines if line[0] == "executed"),
+        executed=tuple(_executed(lines)),
         trouble=tuple(line[1] for line in lines if line[0] == "trouble"),
     )
+
+
+def _executed(lines: Iterable[list[Any]]) -> list[Try]:
+    tried: list[Try] = []
+    for kind, *facts in lines:
+        if kind == "executed":
+            tried.append((facts[0], facts[1], facts[2]))
+        elif kind == "withdrawn":
+            tried.remove((facts[0], facts[1], facts[2]))
+    return tried

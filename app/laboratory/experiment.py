@@ -1,5 +1,5 @@
 """
-Experiments: a private copy of a project in which the same run is lived through, undisturbed or not.
+Experiments: a private copy of a project in which the same is lived through, undisturbed or not.
 """
 
 from __future__ import annotations
@@ -13,10 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from app import bootstrap, settings
-from app.control import requests
-
-KEY = "crashtest"
-"""Idempotency key and session of every run of the laboratory."""
+from app.laboratory import work
 
 _REPLY = "The scripted agent answers this step as it answers every other, so that a run can be repeated exactly."
 _BACKEND = "crashtest"
@@ -28,15 +25,15 @@ _OF_THE_INDEX = "index.db*"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
     """
-    One run to be lived, in a folder of its own.
+    Something to be lived through, in a folder of its own.
     """
 
     place: Path
     """Folder of the experiment; the copy of the project and what is noted about it lie in it."""
     settings: settings.Settings
     """Settings of the copy."""
-    request: requests.StartRequest
-    """The run, as it is asked for."""
+    asked: work.Asked
+    """What is asked for."""
 
     @property
     def data_directory(self) -> Path:
@@ -60,9 +57,7 @@ class Experiment:
         return self.place / "portrait.json"
 
 
-def template(
-    place: Path, chosen: settings.Settings, request: requests.StartRequest, replies: Path | None
-) -> Experiment:
+def template(place: Path, chosen: settings.Settings, asked: work.Asked, replies: Path | None) -> Experiment:
     """
     Copy a project without what its runs left, and let its agents speak from a script.
 
@@ -74,8 +69,7 @@ def template(
     ignored = shutil.ignore_patterns(*_LEFT_OUT, _OF_THE_INDEX, "data_directory_id", "service.json")
     shutil.copytree(chosen.project.project, project, symlinks=True, ignore=ignored)
     script(bootstrap.agents(chosen), bootstrap.backend_names(chosen), project / ".control-room", replies)
-    owned = dataclasses.replace(request, idempotency_key=KEY, session_id=request.session_id or KEY, owner="service")
-    return Experiment(place=place, settings=_settings(chosen, project), request=owned)
+    return Experiment(place=place, settings=_settings(chosen, project), asked=work.owned(asked))
 
 
 def copied(original: Experiment, place: Path) -> Experiment:

@@ -11,23 +11,21 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 
-from app import bootstrap, clock, errors
-from app.control import requests
-from app.engine import ports, probes, states
-from app.laboratory import diary, portraits
+from app import bootstrap, clock
+from app.engine import ports, probes
+from app.laboratory import diary, work
 from app.laboratory.experiment import Experiment
 from app.storage import directory, opener, store
 from app.storage.sql import index
 
-RUN_ID = "20260210T143000Z-crash1"
-"""The run of every experiment, so that its files have the same names in each."""
+RUN_IDS = tuple(f"20260210T143000Z-crash{number}" for number in range(1, 10))
+"""The first runs of every experiment, so that their files have the same names in each."""
 
 _ADDRESS = "http://laboratory.invalid"
 _HASTE = 20
 """How much faster than the clock a life waits, e.g. for room on a disk."""
-_WAIT_SECONDS = 10.0
-_START_TRIES = 40
 _RETRY_SECONDS = 2.0
 
 
@@ -41,42 +39,30 @@ class Surroundings:
     """Named points."""
     make_store: Callable[..., bootstrap.Store] | None = None
     """Makes the run store; None: run folders, written by one thread of each kind."""
-    is_taken: Callable[[], bool] | None = None
-    """Tells whether the first run is there; None: its folder tells."""
+    is_taken: Callable[[str], bool] | None = None
+    """Tells whether a run is there; None: its folder tells."""
     watch: Callable[[ports.Performer], ports.Performer] | None = None
     """Puts something around each performer, and around what notes its tries."""
-    on_rest: Callable[[bootstrap.Room, str], Awaitable[None]] | None = None
-    """Does something about the run once it rests, before its portrait is taken."""
+    on_rest: Callable[[bootstrap.Room], Awaitable[None]] | None = None
+    """Does something about the runs once all rests, before the portrait is taken."""
 
 
 async def live(experiment: Experiment, surroundings: Surroundings = Surroundings()) -> None:
     """
-    Ask for the run, or find it, follow it to its rest, and note how it stands then.
+    Ask for something, or find it, follow it to its rest, and note how it stands then.
     """
     notes = diary.Diary(experiment.diary)
     world = _world(experiment, surroundings, notes)
     async with bootstrap.build(experiment.settings, bootstrap.Use(address=_ADDRESS), world) as room:
         await room.engine.recovered()
-        run_id = await _started(room, experiment.request, notes)
-        await rest(room, run_id)
+        asked = experiment.asked
+        begun = await work.begin(room, asked, _pause)
+        notes.accepted(begun.name, begun.existed)
+        await work.rest(room, asked, begun.name, _pause)
         if surroundings.on_rest is not None:
-            await surroundings.on_rest(room, run_id)
-        portrait = await portraits.of_run(room, run_id)
+            await surroundings.on_rest(room)
+        portrait = await work.portrait(room, asked, begun.name)
         experiment.portrait.write_text(json.dumps(portrait), encoding="utf-8")
-
-
-async def rest(room: bootstrap.Room, run_id: str) -> None:
-    """
-    Wait until a run has ended, or is parked for a person.
-    """
-    known: frozenset[str] = frozenset()
-    while True:
-        ready = await room.runs.wait(run_id, _WAIT_SECONDS, known)
-        shown = json.loads(ready.body)
-        healing = (shown["error"] or {}).get("code") == errors.StorageFault.default_code
-        if ready.finished or (shown["status"] == states.RunState.PAUSED.value and not healing):
-            return
-        known = frozenset({ready.etag})
 
 
 class HastyClock(clock.SystemClock):
@@ -91,31 +77,36 @@ class HastyClock(clock.SystemClock):
         await super().sleep(seconds / _HASTE)
 
 
-class FirstRunKnown(clock.RandomIds):
+class FirstRunsKnown(clock.RandomIds):
     """
-    Identifiers at random, but for the first run of a data directory.
+    Identifiers at random, but for the first runs of a data directory.
     """
 
-    def __init__(self, is_taken: Callable[[], bool]) -> None:
+    def __init__(self, is_taken: Callable[[str], bool]) -> None:
         super().__init__()
         self._is_taken = is_taken
 
     def run_id(self, at: datetime) -> str:
         """
-        Return the known id until there is a run of that name, then random ones.
+        Return the first known id that no run has yet, then random ones.
         """
-        return super().run_id(at) if self._is_taken() else RUN_ID
+        return next((name for name in RUN_IDS if not self._is_taken(name)), None) or super().run_id(at)
 
 
 def _world(experiment: Experiment, surroundings: Surroundings, notes: diary.Diary) -> bootstrap.World:
     watch = surroundings.watch or _as_it_is
     return bootstrap.World(
-        ids=FirstRunKnown(surroundings.is_taken or (experiment.data_directory / "runs" / RUN_ID).exists),
+        ids=FirstRunsKnown(surroundings.is_taken or (lambda name: _is_there(experiment.data_directory / "runs", name))),
         clock=HastyClock(),
         probes=surroundings.probes,
         make_store=surroundings.make_store or _in_folders,
         watch=lambda performer: watch(diary.Noted(performer, notes)),
     )
+
+
+def _is_there(folder: Path, name: str) -> bool:
+    # What was begun and could not be taken back has its name until the next start, too.
+    return (folder / name).exists() or (folder / f".new-{name}").exists()
 
 
 def _as_it_is(performer: ports.Performer) -> ports.Performer:
@@ -136,15 +127,5 @@ def _in_folders(
     )
 
 
-async def _started(room: bootstrap.Room, request: requests.StartRequest, notes: diary.Diary) -> str:
-    for tried in range(_START_TRIES):
-        try:
-            started = await room.runs.start(request)
-        except (errors.NoRoom, errors.StorageFault):
-            if tried + 1 == _START_TRIES:
-                raise
-            await HastyClock().sleep(_RETRY_SECONDS)
-            continue
-        notes.accepted(started.run_id, started.existed)
-        return started.run_id
-    raise AssertionError("not reached")
+async def _pause() -> None:
+    await HastyClock().sleep(_RETRY_SECONDS)

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from app import bootstrap, errors
-from app.engine import ports, records, states
-from app.laboratory import lives, trials
+from app.engine import ports, records, states, stores
+from app.laboratory import lives, trials, work
 from app.laboratory.experiment import Experiment
 from app.laboratory.fragile_disk import END, FragileDisk, Operation, Trouble
 from app.laboratory.sweeps import Bench, Sweep
@@ -39,6 +39,8 @@ class Machine:
         """Its disk."""
         self.promised: dict[str, bytes] = {}
         """Each run's journal as far as its syncs were answered before the power was lost."""
+        self.told = False
+        """Whether whoever asked last was told that a file cannot be believed."""
         self._index = memory_index.MemoryIndex()
         self._dark: asyncio.Event = asyncio.Event()
 
@@ -52,6 +54,9 @@ class Machine:
             return ""
         except TimeoutError:
             return "it neither went on nor ended"
+        except errors.Conflict as error:
+            self.told = error.code == "plan_damaged"
+            return f"{type(error).__name__}: {error}"
         except (Exception, errors.Fault) as error:  # noqa: BLE001 - what it died of is judged, not raised
             return f"{type(error).__name__}: {error}"
         return ""
@@ -84,7 +89,9 @@ class Machine:
         self._dark = asyncio.Event()
         surroundings = lives.Surroundings(
             make_store=self._make_store,
-            is_taken=lambda: self.disk.has_folder(f"{layout.RUNS}/{lives.RUN_ID}"),
+            is_taken=lambda name: any(
+                self.disk.has_folder(path) for path in (f"{layout.RUNS}/{name}", layout.new_folder(name))
+            ),
             watch=lambda performer: _Powered(performer, self._dark),
             on_rest=_mended,
         )
@@ -135,7 +142,7 @@ class _Heard(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         named = (record.getMessage(), str(getattr(record, "run_id", "")))
-        self.told = self.told or any(lives.RUN_ID in text for text in named)
+        self.told = self.told or any(name in text for text in named for name in lives.RUN_IDS)
 
     def __enter__(self) -> _Heard:
         logging.getLogger("app").addHandler(self)
@@ -150,15 +157,15 @@ def _by_run(files: Mapping[str, bytes]) -> dict[str, bytes]:
     return {run_id: files[f"{folder}/{run_id}/{name}"] for folder, run_id, name in names}
 
 
-async def _mended(room: bootstrap.Room, run_id: str) -> None:
+async def _mended(room: bootstrap.Room) -> None:
     # What a person does about a run that is parked for its damaged journal: keep the prefix, and let it go on.
-    shown = await room.store.summary(run_id)
-    if shown.error_code != errors.JournalCorrupt.default_code:
-        return
-    await room.store.repair(run_id)
-    if (await room.store.summary(run_id)).status == states.RunState.PAUSED.value:
-        await room.runs.unpause(run_id)
-        await lives.rest(room, run_id)
+    for shown in await room.store.list_runs(stores.RunQuery()):
+        if shown.error_code != errors.JournalCorrupt.default_code:
+            continue
+        await room.store.repair(shown.run_id)
+        if (await room.store.summary(shown.run_id)).status == states.RunState.PAUSED.value:
+            await room.runs.unpause(shown.run_id)
+            await work.run_rests(room, shown.run_id)
 
 
 def undisturbed(bench: Bench) -> tuple[trials.Seen, list[Operation]]:
@@ -222,4 +229,4 @@ def _after_restart(
     with _Heard() as heard:
         why = machine.live()
     after = trials.look(lived, machine.journals())
-    return trials.judge(str(operation), expected, cut, after, why=why, logged=heard.told)
+    return trials.judge(str(operation), expected, cut, after, why=why, logged=heard.told or machine.told)

@@ -6,17 +6,22 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from app import bootstrap, errors
-from app.engine import plain, records, stores
+from app.engine import issues, plain, records, stores
 
 _MANIFEST = ("status", "phase", "current_step_index", "total_steps", "error", "reason", "ending")
 _LINE = ("key", "status", "tool", "agent_id", "output_slot", "output_hash", "output_preview", "error", "final")
 _MEASURED = ("cpu_seconds", "peak_bytes", "wait_duration_ms", "poll_count")
 _PASSING = ("receipt_id", "created_at", "started_at", "completed_at")
+_ISSUE = ("title", "kind", "status", "session_id", "key")
+_RECEIPT_ID = re.compile("rcpt_[0-9a-f]+")
 
 Portrait = dict[str, Any]
 
@@ -31,17 +36,21 @@ async def of_run(room: bootstrap.Room, run_id: str) -> Portrait:
         view = await room.runs.view(run_id)
     summary = await room.store.summary(run_id)
     kinds = [event.type for event in await room.store.read_events(run_id)]
+    lines = list(_in_order(view.living())) if view else []
+    found = await _issues(room, run_id)
+    damaged = {issue["error"] for issue in found if "error" in issue}
     slots = {name: await room.runs.slot(run_id, name) for name in detail["cache_summary"]}
     return {
         "manifest": {name: detail.get(name) for name in _MANIFEST},
         "listed": {"status": summary.status, "rows": await _rows(room)},
-        "records": [_line(record) for record in view.living()] if view else None,
-        "receipts": [await _receipt(room, record) for record in view.living()] if view else None,
+        "records": [_line(record) for record in lines] if view else None,
+        "receipts": [await _receipt(room, record) for record in lines] if view else None,
         "slots": {name: _lasting(slot) for name, slot in slots.items()},
+        "issues": found,
         "events": {"created": kinds.count("run.created"), "ended": kinds.count("run.ended")},
         "intact": (await room.store.verify(run_id))["ok"],
-        "told": sorted({kind for kind in kinds if kind.startswith(("recovery.", "storage."))}),
-        "attempts": {record.key: record.attempt for record in view.living()} if view else {},
+        "told": sorted({kind for kind in kinds if kind.startswith(("recovery.", "storage."))} | damaged),
+        "attempts": {record.key: record.attempt for record in lines},
     }
 
 
@@ -79,8 +88,29 @@ def difference(expected: Any, found: Any, place: str = "") -> str:
     return "" if expected == found else f"{place.lstrip('.')}: {found!r:.300} in place of {expected!r:.300}"
 
 
+def _in_order(lines: Iterable[records.Record]) -> Iterator[records.Record]:
+    # Which of several branches ends first is chance.
+    for side_by_side, group in itertools.groupby(lines, lambda record: bool(record.branch)):
+        block = list(group)
+        yield from sorted(block, key=lambda record: record.key) if side_by_side else block
+
+
 async def _rows(room: bootstrap.Room) -> int:
     return len(await room.store.list_runs(stores.RunQuery(limit=1000)))
+
+
+async def _issues(room: bootstrap.Room, run_id: str) -> list[dict[str, Any]]:
+    found, _ = await room.issues.page(issues.IssueQuery(run_id=run_id, limit=1000))
+    shown = [await _issue(room, summary.issue_id) for summary in found]
+    return sorted(shown, key=lambda issue: str(issue.get("key")))
+
+
+async def _issue(room: bootstrap.Room, issue_id: str) -> dict[str, Any]:
+    try:
+        issue = await room.issues.show(issue_id)
+    except errors.Conflict as error:
+        return {"error": error.code}
+    return {name: issue[name] for name in _ISSUE} | {"receipts": len(issue["receipts"])}
 
 
 async def _receipt(room: bootstrap.Room, record: records.Record) -> Any:
@@ -102,4 +132,9 @@ def _line(record: records.Record) -> dict[str, Any]:
 
 
 def _lasting(slot: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in slot.items() if name not in _PASSING}
+    lasting = {name: value for name, value in slot.items() if name not in _PASSING}
+    text = lasting.get("text")
+    if isinstance(text, str) and _RECEIPT_ID.search(text):
+        # The id of a receipt tells which try of its step it proves.
+        lasting |= {"text": _RECEIPT_ID.sub("rcpt", text), "sha256": None, "summary": None}
+    return lasting

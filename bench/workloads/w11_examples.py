@@ -1,5 +1,5 @@
 """
-W11: each language's own example, with agents that answer at once from a script.
+W11: each language's own example, a conference and a plan, with agents that answer at once from a script.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from app import bootstrap, settings
-from app.control import requests
-from app.laboratory import experiment
+from app.control import conferences, requests
+from app.control.plans import requests as plan_requests
+from app.engine import states, stores
+from app.laboratory import experiment, work
 from bench import children, figures, machine, rooms, workload
 
 _SOMEBODY = ["-c", "user.name=bench", "-c", "user.email=bench@localhost"]
@@ -24,8 +26,8 @@ _PROJECT = children.ROOT / ".control-room" / "example"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Example:
-    recipe_id: str
-    args: Mapping[str, Any] = field(default_factory=dict)
+    asked: work.Asked
+    name: str
     outcomes: Mapping[str, str] = field(default_factory=dict)
     said: Mapping[str, str] = field(default_factory=dict)
     needs_repository: bool = False
@@ -39,22 +41,54 @@ class _Example:
         return json.dumps({**said, **self.said} or {"*": "The agent says the same to everybody."})
 
 
+def _run(recipe_id: str, **args: Any) -> requests.StartRequest:
+    return requests.StartRequest(recipe_id=recipe_id, args=args)
+
+
+_SCENE = "Story/Scenes/SCN-the-arrival.md"
+_TASKS = [
+    {"id": 1, "description": "prose review of the arrival", "deps": [], "args": {"scene_path": _SCENE}},
+    {
+        "id": 2,
+        "description": "prose review of the scene after it",
+        "deps": [1],
+        "args": {"scene_path": "Story/Scenes/SCN-a-key-for-the-tower.md"},
+    },
+]
 _EXAMPLES: Mapping[str, _Example] = {
     "control_room": _Example(
-        recipe_id="creative_draft_scene",
-        args={"scene_path": "Story/Scenes/SCN-the-arrival.md", "canon_paths": ["Compendium/Characters"]},
+        name="creative_draft_scene",
+        asked=_run("creative_draft_scene", scene_path=_SCENE, canon_paths=["Compendium/Characters"]),
     ),
     "agent_recipes": _Example(
-        recipe_id="review-and-commit",
+        name="review-and-commit",
+        asked=_run("review-and-commit"),
         outcomes={
             "code-review": "issues-found", "fix": "complete", "code-review#2": "no-issues", "commit": "committed",
         },
     ),
     "amplifier": _Example(
-        recipe_id="batch-file-analyzer",
+        name="batch-file-analyzer",
+        asked=_run("batch-file-analyzer"),
         said={"discover-files": '{"files": ["a.py", "b.py", "c.py", "d.py"]}', "*": "It is well written."},
     ),
-    "orchestrate": _Example(recipe_id="git_census", needs_repository=True),
+    "orchestrate": _Example(name="git_census", asked=_run("git_census"), needs_repository=True),
+    "conference": _Example(
+        name="a question to two agents",
+        asked=conferences.NewConference(
+            message="Does the scene keep its pace?", agents=["editor", "critic"], allowed_tools=["prose_analyzer"]
+        ),
+        said={
+            "chief": json.dumps({"tool": "prose_analyzer", "args": {"scene_path": _SCENE}}),
+            "chief#2": '{"done": true}',
+            "*": "ABSTAIN: the benchmark has no opinion",
+        },
+    ),
+    "plan": _Example(
+        name="an intent of two tasks",
+        asked=plan_requests.NewPlan(intent="review the prose of the arrival, then of the scene after it"),
+        said={"chief": json.dumps({"tasks": _TASKS}), "*": "It is well written."},
+    ),
 }  # fmt: skip
 
 
@@ -78,9 +112,16 @@ async def _lived(place: Path, example: _Example) -> tuple[float, int]:
     async with bootstrap.build(copy.settings, use, bootstrap.real_world({})) as room:
         await room.engine.recovered()
         began = time.perf_counter()
-        run_id = await rooms.ended(room, copy.request)
+        begun = await work.begin(room, copy.asked, _no_room)
+        await work.rest(room, copy.asked, begun.name, _no_room)
         seconds = time.perf_counter() - began
-        return seconds, len(await room.runs.steps(run_id))
+        ended = await room.store.list_runs(stores.RunQuery())
+        assert {run.status for run in ended} == {states.RunState.DONE}, ended
+        return seconds, sum([len(await room.runs.steps(run.run_id)) for run in ended])
+
+
+async def _no_room() -> None:
+    raise AssertionError("there is no room on the disk")
 
 
 def _copy(place: Path, example: _Example) -> experiment.Experiment:
@@ -89,8 +130,7 @@ def _copy(place: Path, example: _Example) -> experiment.Experiment:
     replies = place / "replies.json"
     replies.write_text(example.replies, encoding="utf-8")
     chosen = settings.load({}, project=_PROJECT, home=place, log_level="warning")
-    request = requests.StartRequest(recipe_id=example.recipe_id, args=dict(example.args))
-    copy = experiment.template(place / "copy", chosen, request, replies)
+    copy = experiment.template(place / "copy", chosen, example.asked, replies)
     if example.needs_repository:
         for args in (["init", "--quiet"], ["add", "."], [*_SOMEBODY, "commit", "--quiet", "--message", "Begin"]):
             subprocess.run(["git", *args], cwd=copy.settings.project.project, check=True)
@@ -99,7 +139,9 @@ def _copy(place: Path, example: _Example) -> experiment.Experiment:
 
 def _line(dialect: str, example: _Example) -> figures.Line:
     return figures.Line(
-        says=f"`{example.recipe_id}` ({dialect})",
+        says=f"`{example.name}` ({dialect})"
+        if isinstance(example.asked, requests.StartRequest)
+        else f"{dialect}: {example.name}",
         value=f"{dialect}_ms",
         unit="ms",
         beside=f"{dialect}_appends_ms",
@@ -109,7 +151,7 @@ def _line(dialect: str, example: _Example) -> figures.Line:
 
 WORKLOAD = workload.Workload(
     name="W11",
-    title="One run of each language's example, prompts, tools and files included, with agents that answer at once.",
+    title="One run of each language's example, a conference and a plan, all included, with agents that answer at once.",
     measure=_measure,
     lines=tuple(_line(dialect, example) for dialect, example in _EXAMPLES.items()),
 )

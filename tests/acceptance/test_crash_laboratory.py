@@ -11,12 +11,14 @@ import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app import settings
 from app.cli import crashing
-from app.control import requests
+from app.control import conferences, requests
+from app.control.plans import requests as plan_requests
 from app.laboratory import crashtest, diary, experiment, outages, subjects, sweeps, tracing, trials
 from app.laboratory.fragile_disk import Trouble
 from tests.acceptance import drafting, programs
@@ -132,6 +134,62 @@ def test_a_sample_of_a_workflow_holds(tmp_path: Path) -> None:
     assert report.holds
 
 
+@traced
+def test_a_sample_of_a_conference_holds(tmp_path: Path) -> None:
+    """Tool calls, opinions, their evidence and the transcript's issue are the same wherever the round is cut."""
+    project = _team(tmp_path / "project")
+    replies = tmp_path / "replies.json"
+    quoted = 'It is quiet.\nEvidence: "Kael stands before the gate." (Story/SCN-gate.md)'
+    said = {"chief": json.dumps({"tool": "file_locator", "args": {"search_criteria": "gate"}}), "*": quoted}
+    replies.write_text(json.dumps(said | {"chief#2": '{"done": true}'}))
+    chosen = settings.load(project=project.path, home=tmp_path)
+    asked = conferences.NewConference(
+        message="Is the gate quiet?", agents=["planner", "writer"], allowed_tools=["file_locator"], require_tool=True
+    )
+    report = crashtest.crashtest(chosen, asked, extent(sample=4, seed=6, replies=replies), lambda line: None)
+
+    assert report.to_json()["broken"] == []
+    assert report.holds
+
+
+@traced
+def test_a_sample_of_a_plan_holds(tmp_path: Path) -> None:
+    """From intent to done, by a chief and the runs of tasks that wait for one another, wherever it is cut."""
+    project = _team(tmp_path / "project")
+    replies = tmp_path / "replies.json"
+    tasks = [
+        {"id": 1, "description": "small task: the gate", "deps": [], "dod": "", "args": {"words": "gate"}},
+        {"id": 2, "description": "small task: the way", "deps": [1], "dod": "", "args": {"words": "way"}},
+    ]
+    replies.write_text(json.dumps({"chief": json.dumps({"tasks": tasks}), "*": "Kael stands before the gate."}))
+    chosen = settings.load(project=project.path, home=tmp_path)
+    asked = plan_requests.NewPlan(intent="two small tasks: gate and way")
+    report = crashtest.crashtest(chosen, asked, extent(sample=4, seed=7, replies=replies), lambda line: None)
+
+    assert report.to_json()["broken"] == []
+    assert report.holds
+
+
+def test_the_files_of_plans_and_issues_are_among_the_points(tmp_path: Path) -> None:
+    """What the laboratory disturbs are the writes of `plan.json` and of issues, too."""
+    project = _team(tmp_path / "project")
+    chosen = settings.load(project=project.path, home=tmp_path)
+    replies = tmp_path / "replies.json"
+    task = {"id": 1, "description": "small task: the gate", "args": {"words": "gate"}}
+    quoted = 'Evidence: "Kael stands before the gate." (Story/SCN-gate.md)'
+    replies.write_text(json.dumps({"chief": json.dumps({"tasks": [task]}), "*": quoted}))
+    plan = plan_requests.NewPlan(intent="a small task")
+    round_ = conferences.NewConference(message="Is it quiet?", agents=["writer"], allowed_tools=[])
+    paths = {}
+    for name, asked in (("plan", plan), ("conference", round_)):
+        original = experiment.template(tmp_path / name / "template", chosen, asked, replies)
+        made = sweeps.Bench(tmp_path / name, original, workers=1, sample=None, seed=0)
+        paths[name] = {operation.path for operation in outages.undisturbed(made)[1]}
+
+    assert [path for path in paths["plan"] if path.startswith("sessions/sp_") and "plan.json" in path]
+    assert [path for path in paths["conference"] if path.startswith("issues/.iss_")]
+
+
 def test_lives_side_by_side_end_each_in_its_own_way(bench: sweeps.Bench) -> None:
     """Processes that end at the same time are not mixed up."""
     experiments = [bench.experiment(f"side-{number}") for number in range(24)]
@@ -193,6 +251,21 @@ def test_the_command_prints_a_table(tmp_path: Path) -> None:
     assert not (project.data / "runs").exists()
 
 
+def test_the_command_takes_a_conference_or_an_intent_too(tmp_path: Path) -> None:
+    """Exactly one of the three is named; the report calls it by its kind."""
+    project = _team(tmp_path / "project")
+    replies = tmp_path / "replies.json"
+    replies.write_text(json.dumps({"chief": '{"done": true}', "*": "ABSTAIN"}))
+    with_replies = ("--sample", "1", "--untraced", "--replies", replies, "--json")
+    held = programs.control_room("crashtest", "--confer", "Is it quiet?", *with_replies, project=project)
+    neither = programs.control_room("crashtest", "--sample", "1", project=project, code=2)
+    both = programs.control_room("crashtest", "small", "--intent", "x", project=project, code=2)
+
+    assert (json.loads(held.stdout)["recipe_id"], json.loads(held.stdout)["holds"]) == ("conference", True)
+    assert "--confer or --intent" in neither.stderr
+    assert "--confer or --intent" in both.stderr
+
+
 def test_the_command_tells_what_is_broken() -> None:
     """A broken promise is named with its sweep and its point."""
     row = dict.fromkeys(crashing.COLUMNS, 1) | {"sweep": "kill"}
@@ -226,6 +299,15 @@ def test_an_unknown_recipe_is_told(tmp_path: Path) -> None:
     done = programs.control_room("crashtest", "nothing", "--sample", "1", project=project, code=1)
 
     assert "the undisturbed run did not come to rest" in done.stderr
+
+
+def _team(folder: Path) -> programs.Project:
+    project = programs.make_project(folder)
+    described: dict[str, Any] = dict(programs.AGENTS)
+    people = [agent | {"evidence": "any"} for agent in described["agents"]]
+    chief = {"id": "chief-test", "archetype": "chief", "tier": "t3", "backend": "script", "role": "You lead."}
+    project.write("agents.json", described | {"agents": [*people, chief]})
+    return project
 
 
 def _lived(bench: sweeps.Bench) -> trials.Seen:
