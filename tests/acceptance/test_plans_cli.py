@@ -73,10 +73,15 @@ def made(tmp_path: Path, place: tuple[str, ...], *tasks: dict[str, Any]) -> str:
 
 
 def cut_off(
-    project: programs.Project, *arguments: str, at: Callable[[str], bool], by: signal.Signals
+    project: programs.Project,
+    *arguments: str,
+    at: Callable[[str], bool],
+    by: signal.Signals,
+    whom: processes.Started | None = None,
 ) -> tuple[str, int, str]:
     """
-    Execute a command under `plan` until it says a line, and stop it then; return that line, the exit code and stderr.
+    Execute a command under `plan` until it says a line, and stop it then, or whom it speaks with; return that line, the
+    exit code and what it said on stderr.
     """
     environ = programs.environment(project, CONTROL_ROOM_STOP_GRACE_SECONDS="0.2")
     process = processes.start("app", "plan", *arguments, environ=environ, folder=project.path)
@@ -84,7 +89,7 @@ def cut_off(
     assert process.stderr is not None
     with process.stdout as out, process.stderr as err:
         line = next(line for line in out if at(line))
-        process.send_signal(by)
+        (whom or process).send_signal(by)
         return line, process.wait(programs.STOP_SECONDS), err.read()
 
 
@@ -407,6 +412,31 @@ def test_planner_that_breaks_down_is_told(project: programs.Project, tmp_path: P
 
     assert "planner_broken" in told
     assert plan("follow", session, *place).stdout.splitlines()[-1] == f"plan {session} done: 1 done"
+
+
+def test_killed_service_goes_on_with_its_plan(project: programs.Project, tmp_path: Path):
+    """
+    A command that follows ends with 5 when its service is killed; the next service brings the plan to its end.
+    """
+    project.say(draft=[{"hang": True}])
+    with programs.service(project) as service:
+        session = made(tmp_path, ("--server", service.url), GATE, GATE | {"deps": [1]})
+        plan("approve", session, "--server", service.url)
+        _, ended, said = cut_off(
+            project,
+            *("start", session, "--server", service.url),
+            at=lambda line: line.split()[:2] == ["1", "running"],
+            by=signal.SIGKILL,
+            whom=service.process,
+        )
+    project.say()
+    with programs.service(project) as service:
+        followed = plan("follow", session, "--server", service.url)
+        shown = asked("show", session, "--server", service.url)
+
+    assert ended == 5, said
+    assert followed.stdout.splitlines()[-1] == f"plan {session} done: 2 done"
+    assert [task["attempt"] for task in shown["tasks"]] == [1, 1]
 
 
 def test_run_that_asks_ends_the_following(project: programs.Project, tmp_path: Path, place: tuple[str, ...]):
