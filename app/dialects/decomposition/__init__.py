@@ -24,6 +24,9 @@ INTENT = schema.INTENT
 ARCHETYPE = "chief"
 """Role that the agent is chosen for."""
 
+MODE = "pipeline"
+"""Mode that it must take part in: a plan is what pipelines are begun from."""
+
 TaskDraft = replies.TaskDraft
 """A task as the chief gives it."""
 
@@ -45,9 +48,11 @@ def check(shelf: library.Library) -> list[errors.Flaw]:
     """
     Return what keeps a project's intents from being split into tasks: `no_chief`, where no agent plays that role.
     """
-    if shelf.agent_of(ARCHETYPE) is not None:
+    if _chief(shelf) is not None:
         return []
-    message = f"no agent plays the archetype {ARCHETYPE}, so nobody can split an intent into tasks"
+    message = (
+        f"no agent with the archetype {ARCHETYPE} takes part in pipelines, so nobody can split an intent into tasks"
+    )
     return [errors.Flaw(path="$.intent", code="no_chief", message=message)]
 
 
@@ -85,7 +90,7 @@ class Decomposition:
         Raises:
             errors.RequestInvalid: `no_chief`.
         """
-        chief = library.agent_of(ARCHETYPE)
+        chief = _chief(library)
         if chief is None:
             flaws = check(library)
             raise errors.RequestInvalid(flaws[0].message, code=flaws[0].code, flaws=flaws)
@@ -122,3 +127,8 @@ class Decomposition:
             errors.RunFailed: the chief did not answer, or gave no valid tasks twice (`decomposition_invalid`).
         """
         return await driver.drive(ctx)
+
+
+def _chief(shelf: library.Library) -> library.Agent | None:
+    playing = (agent for agent in shelf.agents if agent.archetype == ARCHETYPE)
+    return next((agent for agent in playing if not agent.modes or MODE in agent.modes), None)

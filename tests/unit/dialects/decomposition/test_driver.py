@@ -4,6 +4,7 @@ Tests of the chief's one call: what is asked, what is kept, and what a faulty re
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -12,6 +13,9 @@ from app import errors
 from app.dialects import decomposition
 from app.engine import library, records, verdicts
 from app.engine.states import RunState
+from app.tools import performer, workspaces
+from tests import example_project
+from tests.unit.dialects import example
 from tests.unit.dialects.decomposition import splitting
 from tests.unit.dialects.decomposition.splitting import Split, Tool, reply, task
 
@@ -204,6 +208,8 @@ async def test_secrets_stay_out(tmp_path):
         assert "I know ***." in split.prompt("chief.correction")
 
 
+MODES: list[tuple[str, ...]] = [("conference",), ("conference", "pipeline"), ()]
+
 RUNS = {
     "planned": (splitting.REPLY, None),
     "corrected": ("no", splitting.REPLY),
@@ -246,6 +252,16 @@ def test_without_a_chief_there_is_no_plan():
     assert refused.value.code == "no_chief"
 
 
+def test_the_chief_is_the_first_who_takes_part():
+    """
+    Who is kept for conferences is passed over.
+    """
+    chiefs = [dataclasses.replace(splitting.chief(), id=f"chief-{n}", modes=modes) for n, modes in enumerate(MODES)]
+
+    assert DRIVER.freeze(decomposition.RECIPE, library.Library(agents=tuple(chiefs)))["agent"]["id"] == "chief-1"
+    assert decomposition.check(library.Library(agents=tuple(chiefs[:1])))
+
+
 def test_the_driver_shows_itself():
     """
     It has one recipe, with a graph whose nodes are its steps, and a schema that allows nothing but the id.
@@ -255,3 +271,17 @@ def test_the_driver_shows_itself():
     assert DRIVER.parse("anything", "x") is decomposition.RECIPE
     assert [node["id"] for node in graph["nodes"]] == ["look", "chief", "chief.correction"]
     assert DRIVER.json_schema()["additionalProperties"] is False
+
+
+@pytest.mark.parametrize("intent", [splitting.INTENT, "x", "write scene 22 " * 1_333])
+async def test_the_look_is_the_real_tool(tmp_path, intent):
+    """
+    The file locator takes every intent that a run can have, and what it tells is what the prompt shows.
+    """
+    project = example_project.copy(tmp_path / "project")
+    tool = performer.ToolPerformer(example.TOOLS, workspaces.Workspaces([project]))
+    split = Split(tmp_path, splitting.REPLY, tool=tool, intent=intent, working_dir=str(project))
+
+    assert await split.run() is RunState.DONE
+    assert json.loads(split.disk.steps[0])["status"] == "done"
+    assert ("- Story/SCN-outline.md (outline): " in split.prompt()) is (intent != "x")
