@@ -5,15 +5,18 @@ Recipe files: read from the folders of a layer, each again only when it has chan
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from app import clock, errors
 from app.control import listings, recipe_texts
 from app.engine import library, ports
+
+_Parse: TypeAlias = Callable[..., tuple[library.Recipe | None, tuple[errors.Flaw, ...]]]
 
 _ID_FIELDS = ("recipe_id", "id", "name")
 
@@ -128,7 +131,8 @@ class RecipeFiles:
             return _broken(path, dialect, *error.flaws)
         shared = recipe_texts.Shared(folders(dialect, self._sharing))
         composed = recipe_texts.compose(self._dialects[dialect], source, shared)
-        recipe, flaws = parsed(self._dialects[dialect], composed, path.stem)
+        parse: _Parse = _parsed_once if self.layer.fixed else parsed
+        recipe, flaws = parse(self._dialects[dialect], composed, path.stem)
         read = (
             _broken(path, dialect, *flaws, source=composed.source)
             if recipe is None
@@ -158,6 +162,10 @@ def parsed(
     except RecursionError:
         return None, (recipe_texts.flaw("too_deep", "is nested too deeply"),)
     return (None, composed.flaws) if composed.flaws else (recipe, ())
+
+
+# A process that serves several projects, or is forked from one that has looked, reads what never changes once.
+_parsed_once = functools.lru_cache(maxsize=256)(parsed)
 
 
 def _broken(path: Path, dialect: str, *flaws: errors.Flaw, source: str = "") -> RecipeFile:

@@ -48,7 +48,7 @@ def live(experiment: Experiment, watch: Watch | None = None, crash_at: str | Non
         watch: Attaches a tracer.
         crash_at: `point:N`: the probe at which the process kills itself; None: it only notes what it passes.
     """
-    _processes.set_forkserver_preload([__name__])
+    _processes.set_forkserver_preload([__name__, "app.laboratory.preloaded"])
     begin, beginner = _processes.Pipe(duplex=False)
     process = _processes.Process(target=_live, args=(experiment, begin, crash_at))
     forks.begin(process)

@@ -19,7 +19,9 @@ from app import main, settings
 from app.laboratory import forks
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["tests.acceptance.forked_service", "tests.acceptance.small_service"])
+PROCESSES.set_forkserver_preload(
+    ["tests.acceptance.forked_service", "tests.acceptance.small_service", "app.laboratory.preloaded"]
+)
 
 _START_SECONDS = 60
 _STOP_SECONDS = 60

@@ -32,6 +32,7 @@ PRELOADED = (
     "app.cli.orchestrate.command",
     "app.cli.remote",
     "app.cli.root",
+    "app.laboratory.preloaded",
     "app.main",
     "httpx",
     "sqlite3",

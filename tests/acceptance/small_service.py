@@ -24,7 +24,7 @@ from app.storage.sql import index
 from tests.unit.execution import pools, toys
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["tests.acceptance.small_service"])
+PROCESSES.set_forkserver_preload(["tests.acceptance.small_service", "app.laboratory.preloaded"])
 
 
 Tried = tuple[str, str, int]

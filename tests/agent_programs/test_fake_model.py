@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import anthropic
 import httpx
-import openai
 import pytest
 
 from tests.agent_programs import loopback
@@ -48,6 +46,9 @@ def model() -> Iterator[FakeModel]:
 
 
 def _anthropic(model: FakeModel, text: str, *, stream: bool, tool: str | None = None, system: str = "") -> Heard:
+    # Loading the vendors' clients takes seconds, which whoever only collects tests need not wait.
+    import anthropic
+
     client = anthropic.Anthropic(base_url=model.address, api_key="dummy", max_retries=0)
     asked: dict[str, Any] = {"model": "fake-model", "max_tokens": 100, "system": system}
     asked["messages"] = [{"role": "user", "content": text}]
@@ -64,6 +65,8 @@ def _anthropic(model: FakeModel, text: str, *, stream: bool, tool: str | None = 
 
 
 def _responses(model: FakeModel, text: str, *, stream: bool, tool: str | None = None, system: str = "") -> Heard:
+    import openai
+
     client = openai.OpenAI(base_url=f"{model.address}/v1", api_key="dummy", max_retries=0)
     asked: dict[str, Any] = {"model": "fake-model", "input": text, "instructions": system}
     if tool:
@@ -79,6 +82,8 @@ def _responses(model: FakeModel, text: str, *, stream: bool, tool: str | None = 
 
 
 def _chat(model: FakeModel, text: str, *, stream: bool, tool: str | None = None, system: str = "") -> Heard:
+    import openai
+
     client = openai.OpenAI(base_url=f"{model.address}/v1", api_key="dummy", max_retries=0)
     asked: dict[str, Any] = {"model": "fake-model"}
     asked["messages"] = [{"role": "system", "content": system}, {"role": "user", "content": text}]
@@ -182,6 +187,9 @@ def test_titles_are_asked_aside(ask: Ask, model: FakeModel) -> None:
 @pytest.mark.parametrize("status", [401, 429, 500])
 def test_a_fault_has_its_status_for_ever(ask: Ask, model: FakeModel, status: int) -> None:
     """The last answer is repeated; an error carries its status, its headers and its message."""
+    import anthropic
+    import openai
+
     model.say(Fault(status=status, message="no more", headers={"Retry-After": "7"}))
 
     for _ in range(3):

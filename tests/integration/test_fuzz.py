@@ -5,6 +5,7 @@ A fuzzer that knows only the OpenAPI document, against the running service: no 5
 from __future__ import annotations
 
 import json
+import os
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -33,23 +34,19 @@ UNCHECKED: list[Any] = [checks.positive_data_acceptance]
 """Left out: the document cannot say which recipes, arguments and cursors there are, so good form may still be a 400."""
 
 BOUNDS = settings(
-    max_examples=15, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+    max_examples=300 if os.environ.get("HYPOTHESIS_PROFILE") == "searching" else 15,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
 )
-"""A sample that is the same every time."""
+"""A sample that is the same every time; `scripts/check.py --long` takes a larger one."""
 
 
 @SCHEMA.parametrize()
 @BOUNDS
 def test_every_answer_is_as_documented(case: schemathesis.Case, address: str) -> None:
     """Whatever is sent, the answer has a documented status, type and form, and what is invalid is refused."""
-    case.call_and_validate(base_url=address, excluded_checks=UNCHECKED)
-
-
-@pytest.mark.slow
-@SCHEMA.parametrize()
-@settings(BOUNDS, max_examples=300)
-def test_every_answer_is_as_documented_at_length(case: schemathesis.Case, address: str) -> None:
-    """The same, with many more requests."""
     case.call_and_validate(base_url=address, excluded_checks=UNCHECKED)
 
 

@@ -18,8 +18,14 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
-import acp
-from acp import schema
+import pydantic
+
+# The protocol's package builds three hundred models when it is loaded; this program needs a dozen, each when it does.
+_lazily = {"defer_build": True, "use_attribute_docstrings": False}
+vars(pydantic)["ConfigDict"] = lambda **given: given | _lazily
+
+import acp  # noqa: E402
+from acp import schema  # noqa: E402
 
 STORE = Path(os.environ.get("ACP_STORE", "."))
 
