@@ -76,11 +76,12 @@ class Issues:
         """
         Tell whether a work session has runs, receipts or a plan.
         """
-        plan = f"sessions/{layout.file_name(session_id)}/plan.json"
+        may_have_plan = layout.can_have_plan(session_id)
 
         def look() -> bool:
             files = self._means.disk
-            return files.has_folder(layout.session_folder(session_id)) or files.has_file(plan)
+            planned = may_have_plan and files.has_file(layout.plan_file(session_id))
+            return files.has_folder(layout.session_folder(session_id)) or planned
 
         return await self._means.workers.run(look) or await self._means.index.has_session(session_id)
 
