@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import PurePath
@@ -14,7 +13,7 @@ from weakref import WeakValueDictionary
 
 from app import errors, settings
 from app.agents.backends import Backends
-from app.engine import conversations, interruptions, operations, plain, ports, records, states
+from app.engine import abstentions, conversations, interruptions, operations, plain, ports, records, states
 from app.processes import commands
 
 MAX_PROMPT_BYTES = 16 * 1024 * 1024
@@ -22,8 +21,6 @@ MAX_PROMPT_BYTES = 16 * 1024 * 1024
 
 DEFAULT_TIMEOUT_SECONDS = 24 * 60 * 60.0
 """Wall-clock limit of one try where the operation sets none."""
-
-_ABSTAINED = re.compile(r"ABSTAIN(?::\s*(.*))?", re.DOTALL)
 
 
 class AgentPerformer:
@@ -145,11 +142,9 @@ def _result(reply: ports.AgentReply, operation: operations.AgentCall) -> records
 
 
 def _nothing_said(text: str, operation: operations.AgentCall) -> records.StepError | None:
-    abstained = _ABSTAINED.fullmatch(text)
+    why = abstentions.reason(text)
     if not text and not operation.may_be_blank:
         return records.StepError(code="empty_reply", message="The agent answered with nothing.")
-    if abstained and not operation.may_abstain:
-        return records.StepError(
-            code="abstained", message=f"The agent abstained: {abstained[1] or 'it gave no reason'}"
-        )
+    if why is not None and not operation.may_abstain:
+        return records.StepError(code="abstained", message=f"The agent abstained: {why}")
     return None

@@ -11,34 +11,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from app.engine import operations, plain
+from app.engine import abstentions, operations, plain
 
 LINE_CHARACTERS = 4000
 """Longest line of evidence."""
 
-_TAG = r"</?[A-Za-z][A-Za-z0-9]{0,9}\s?/?>"
-_COLON = "[:\ufe13\ufe55\uff1a]"
 # What nobody sees may stand between letters: a second line must not hide behind it.
-_UNSEEN = (
-    "\u00ad\u034f\u061c\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e"
-    "\u2060\u2061\u2062\u2063\u2064\u2066\u2067\u2068\u2069\ufe0e\ufe0f\ufeff"
-)
-_MARKS = f"*_~`{_UNSEEN}"
-_EDGES = _MARKS + "".join(filter(str.isspace, map(chr, range(0x3001))))
-_WORD = f"[{_UNSEEN}]*".join(f"[{letter}{chr(ord(letter) + 0xFEE0)}]" for letter in "evidence")
+_WORD = f"[{abstentions.UNSEEN}]*".join(f"[{letter}{chr(ord(letter) + 0xFEE0)}]" for letter in "evidence")
 _LINE = re.compile(
     # Whatever is no word may stand before it, bullets, numbers and tags; a quotation mark behind it makes it a key.
-    rf"(?:{_TAG}|\[[ x]\]|[a-z][.)]|[\W\d_])*+{_WORD}"
-    rf"(?:{_TAG}|[^\w:\ufe13\ufe55\uff1a\"']|[\d_])*+{_COLON}(?P<claim>.*)",
+    rf"(?:{abstentions.TAG}|\[[ x]\]|[a-z][.)]|[\W\d_])*+{_WORD}"
+    rf"(?:{abstentions.TAG}|[^\w:\ufe13\ufe55\uff1a\"']|[\d_])*+{abstentions.COLON}(?P<claim>.*)",
     re.IGNORECASE | re.DOTALL,
 )
 _QUOTE = re.compile(r'["“„](?P<quote>.+)["”“][*_`]*\s*\(\s*`?(?P<path>[^"“”„`]+?)`?\s*\)\.?')
 _RECEIPT = re.compile(r"receipt_id[*_`]*\s*:[\s*_`]*(?P<receipt_id>rcpt_[A-Za-z0-9_-]{1,120})`?\.?")
-_ABSTAINED = re.compile(
-    rf"(?:{_TAG}|[\s>#{_MARKS}]|[-+][ \t])*+ABSTAIN"
-    rf"(?:[.!\s{_MARKS}]*+|[ \t{_MARKS}]*+(?:{_COLON}|[–—]|-\s|[.!]\s|\r?\n)(?P<reason>.*))",
-    re.DOTALL,
-)
 
 _FORMS = {
     "file": 'Evidence: "words of the file, exactly as they stand there" (path/of/the/file)',
@@ -154,8 +141,7 @@ def abstention(reply: str) -> str | None:
     """
     Return the reason of a reply that is an abstention, which needs no evidence; None for any other reply.
     """
-    abstained = _ABSTAINED.fullmatch(reply)
-    return (_bare(abstained["reason"] or "") or "it gave no reason") if abstained else None
+    return abstentions.reason(reply)
 
 
 def _lines(reply: str) -> list[tuple[int, str]]:
@@ -167,7 +153,7 @@ def _accepted(requirement: str) -> Sequence[str]:
 
 
 def _claim(line: int, text: str) -> Claim | None:
-    text = _bare(text)
+    text = abstentions.bare(text)
     if len(text) > LINE_CHARACTERS:
         return None
     if named := _RECEIPT.fullmatch(text):
@@ -176,10 +162,6 @@ def _claim(line: int, text: str) -> Claim | None:
     if quoted is None or not any(character.isalnum() for character in quoted["quote"]):
         return None
     return Claim(line=line, quote=quoted["quote"].strip(), path=quoted["path"].strip())
-
-
-def _bare(text: str) -> str:
-    return text.strip(_EDGES)
 
 
 def _missing(requirement: str) -> Rejection:

@@ -205,3 +205,14 @@ async def test_an_unknown_backend_fails_the_step(backing: Backing) -> None:
 
     assert failed.value.code == "unknown_backend"
     assert "did you mean script?" in failed.value.message
+
+
+@pytest.mark.parametrize("reply", ["**ABSTAIN:** not mine", "ABSTAIN — not mine", "```\nABSTAIN: not mine\n```"])
+async def test_marks_around_an_abstention_make_it_no_reply(backing: Backing, reply: str) -> None:
+    """
+    An agent that abstains in bold letters has said nothing, in every language.
+    """
+    result = await performing(backing(reply)).perform(Desk().call(speech()))
+
+    assert result.error is not None
+    assert (result.error.code, result.error.message) == ("abstained", "The agent abstained: not mine")
