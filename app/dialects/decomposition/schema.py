@@ -80,7 +80,7 @@ SIZES: Mapping[library.Tier, Size] = {
     "t1": Size(tasks=8, files=0, kinds=12, phrases=1, whole=False, tokens=2_000, repeated_characters=1_500, flaws=5),
     "t3": Size(tasks=20, files=12, kinds=40, phrases=2, whole=True, tokens=8_000, repeated_characters=20_000, flaws=30),
     "t5": Size(
-        tasks=60, files=30, kinds=100, phrases=4, whole=True, tokens=32_000, repeated_characters=60_000, flaws=100
+        tasks=60, files=30, kinds=100, phrases=4, whole=True, tokens=16_000, repeated_characters=60_000, flaws=100
     ),
 }
 """Sizes by tier."""
