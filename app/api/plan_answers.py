@@ -42,6 +42,7 @@ class ScopingShown(BaseModel):
 
     question: str
     answer: str
+    asked_by: str | None = Field(description="Who asked: `chief`, `user` or `system`.")
 
 
 class TaskShown(BaseModel):

@@ -20,6 +20,9 @@ from app.engine import library, plain, ports
 PROJECT_DIALECT = "control_room"
 """Dialect of the recipes that lie directly in a project's `recipes/`."""
 
+BUNDLED = "bundled"
+"""Layer of the recipes that come with the program."""
+
 _NEAREST = 3
 _RESEMBLANCE = 0.5
 
@@ -210,7 +213,7 @@ def layers(bundled: Path, data_directory: Path, dialects: Iterable[str]) -> tupl
     names = tuple(dialects)
     own = data_directory / "recipes"
     return (
-        Layer(name="bundled", folders=_by_dialect(bundled, names), fixed=True),
+        Layer(name=BUNDLED, folders=_by_dialect(bundled, names), fixed=True),
         Layer(name="project", folders=(Folder(dialect=PROJECT_DIALECT, path=own), *_by_dialect(own, names))),
     )
 

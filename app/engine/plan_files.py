@@ -204,8 +204,16 @@ def _state(kind: type[PlanState] | type[TaskState]) -> Callable[[Any], PlanState
 
 
 def _scopings(value: Any) -> tuple[Scoping, ...]:
-    pairs = [(_object(each).get("question"), each.get("answer")) for each in _list(value)]
-    return tuple(Scoping(question=_text(question), answer=_text(answer)) for question, answer in pairs)
+    return tuple(_scoping(_object(each)) for each in _list(value))
+
+
+def _scoping(value: Mapping[str, Any]) -> Scoping:
+    asked_by = value.get("asked_by")
+    return Scoping(
+        question=_text(value.get("question")),
+        answer=_text(value.get("answer")),
+        asked_by=None if asked_by is None else _text(asked_by),
+    )
 
 
 def _instant(value: Any) -> str:

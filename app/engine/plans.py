@@ -141,6 +141,8 @@ class Scoping:
     """What was asked."""
     answer: str
     """What was answered."""
+    asked_by: str | None = None
+    """Who asked: `chief`, `user` or `system`; None: nobody has noted that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

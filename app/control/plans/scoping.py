@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app import errors
-from app.control import arguments
+from app.control import arguments, recipes
 from app.control.plans import tasks
 from app.control.plans.requests import Answer
 from app.control.recipes import Catalogue
@@ -24,6 +24,9 @@ from app.engine import library, plain, plans
 
 QUESTION_CHARACTERS = 4_000
 """Longest question that is asked here."""
+
+MOST_NAMED = 8
+"""Recipes that a question names; of others it tells how many there are."""
 
 _MISSING = "missing_arg"
 _RECIPE = "$.recipe_id"
@@ -192,8 +195,12 @@ class Scoper:
     # -- questions
 
     def _which_recipe(self) -> str:
-        usable = [entry.recipe for entry in self._catalogue.all() if entry.usable and entry.recipe is not None]
-        return _listed("Which recipe is to do this? There are ", [_shown(recipe) for recipe in usable])
+        entries = sorted(self._catalogue.all(), key=lambda entry: entry.layer == recipes.BUNDLED)
+        usable = [entry.recipe for entry in entries if entry.usable and entry.recipe is not None]
+        routable = [recipe for recipe in usable if recipe.task_patterns] or usable
+        named = _listed("There are ", [_shown(recipe) for recipe in routable], most=MOST_NAMED)
+        more = " The id of any other recipe will do, too." if len(routable) < len(usable) else ""
+        return f"Which recipe is to do this? {named}{more}"
 
     def _what_else(self, task: plans.Task, wants: _Wants) -> str:
         recipe = self._recipe(task.recipe_id)
@@ -253,8 +260,8 @@ def _described(name: str, rule: object) -> str:
     return f"{name} ({about})" if isinstance(about, str) and about else name
 
 
-def _listed(beginning: str, names: Sequence[str], between: str = ", ") -> str:
-    for count in range(len(names), 0, -1):
+def _listed(beginning: str, names: Sequence[str], between: str = ", ", most: int = QUESTION_CHARACTERS) -> str:
+    for count in range(min(len(names), most), 0, -1):
         rest = f"{between}and {len(names) - count} more" if count < len(names) else ""
         text = f"{beginning}{between.join(names[:count])}{rest}."
         if len(text) <= QUESTION_CHARACTERS:

@@ -18,9 +18,13 @@ PATH = "$.tasks[{}]"
 
 def text(task: plans.Task) -> str:
     """
-    Return what the run of a task is told: its description, and each question about it with its answer.
+    Return what the run of a task is told: its description, and what was answered, with what the chief or a person had
+    asked.
+
+    Our own questions are about recipes and arguments and tell an agent nothing; of those the answer's words are enough.
     """
-    return "\n\n".join((task.description, *(f"{each.question}\n{each.answer}" for each in answered(task))))
+    told = (_told(each, task.recipe_id) for each in answered(task))
+    return "\n\n".join((task.description, *(words for words in told if words)))
 
 
 def answered(task: plans.Task) -> tuple[plans.Scoping, ...]:
@@ -29,7 +33,8 @@ def answered(task: plans.Task) -> tuple[plans.Scoping, ...]:
     """
     if task.scoping_question is None or task.scoping_answer is None:
         return task.scoping_before
-    return (*task.scoping_before, plans.Scoping(question=task.scoping_question, answer=task.scoping_answer))
+    last = plans.Scoping(question=task.scoping_question, answer=task.scoping_answer, asked_by=task.asked_by)
+    return (*task.scoping_before, last)
 
 
 def run_request(plan: plans.Plan, task: plans.Task) -> StartRequest:
@@ -105,6 +110,12 @@ def at_place(flaw: errors.Flaw, path: str) -> errors.Flaw:
     Return a flaw of a run's request as one of the task that stands at a place.
     """
     return dataclasses.replace(flaw, path=f"{path}{flaw.path[1:]}")
+
+
+def _told(scoping: plans.Scoping, recipe_id: str | None) -> str:
+    if scoping.asked_by != plans.BY_SYSTEM:
+        return f"{scoping.question}\n{scoping.answer}"
+    return "" if scoping.answer.strip() == recipe_id else scoping.answer
 
 
 def refusal(error: errors.ControlRoomError) -> Mapping[str, plain.Json]:

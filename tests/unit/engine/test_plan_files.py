@@ -80,7 +80,9 @@ def tasks(task_id: int) -> st.SearchStrategy[Task]:
         scoping_question=st.none() | texts,
         asked_by=st.none() | st.sampled_from([plans.BY_CHIEF, plans.BY_USER, plans.BY_SYSTEM]),
         scoping_answer=st.none() | texts,
-        scoping_before=st.lists(st.builds(Scoping, question=texts, answer=texts), max_size=2).map(tuple),
+        scoping_before=st.lists(
+            st.builds(Scoping, question=texts, answer=texts, asked_by=st.none() | texts), max_size=2
+        ).map(tuple),
         status=st.sampled_from(TaskState),
         run_id=st.none() | texts,
         attempt=st.integers(0, 5),

@@ -4,11 +4,12 @@ Tests of secrets that recipes name: their values are in nothing that a run recor
 
 from __future__ import annotations
 
+import json
 import logging
 from typing import Any
 
 from app import clock
-from app.engine import plain, ports, probes, records, runner
+from app.engine import plain, ports, probes, records, runner, runs, slots
 from app.engine.states import RunState
 from tests.unit.engine import logs, samples
 
@@ -28,8 +29,6 @@ class _Secretive:
         """
         Ask once.
         """
-        from app.engine import runs
-
         record = await ctx.perform("a", samples.tool("a", given="from-recipe"))
         ctx.project(lambda standing: {"state.json": {"seen": record.output, "own": "hunter22"}})
         return runs.Ending()
@@ -65,3 +64,42 @@ async def test_values_of_named_variables_are_masked(caplog):
     assert disk.files["state.json"] == {"seen": {"***": ["*** and ***", "42"]}, "own": "***"}
     assert disk.logs == {"log.txt": "token ***"}
     assert [record.getMessage() for record in caplog.records] == ["secrets too short to be masked: PIN"]
+
+
+class _Decoding(_Secretive):
+    """
+    A dialect that reads a reply as JSON and shows what stands in it.
+    """
+
+    async def drive(self, ctx: Any) -> Any:
+        """
+        Put together what the record holds in pieces.
+        """
+        record = await ctx.perform("a", samples.tool("a"))
+        text = json.loads(record.output["reply"])
+        ctx.fill("said", slots.Slot(type="artifact", text=text, sha256="0", summary=text, key="a"))
+        return runs.Ending()
+
+
+class _Escaping:
+    async def perform(self, call: Any) -> records.Result:
+        return records.Result(output={"reply": json.dumps("hunter22").replace("h", "\\u0068")})
+
+
+async def test_what_a_driver_puts_together_is_masked() -> None:
+    """A secret that a reply has escaped, so that its record does not show it, is in no slot either."""
+    disk = logs.Disk(samples.start())
+    equipment = runner.Equipment(
+        performers={"tool_call": _Escaping()},
+        clock=clock.FakeClock(),
+        masker=plain.Masker(["hunter22"]),
+        probes=probes.NoProbes(),
+    )
+    log: Any = logs.ListLog(disk)
+    dialect: Any = _Decoding()
+    made = runner.Runner(log, dialect, equipment, logs.CountedSlots(), lambda: None)
+    await made.run()
+    shown = made.view().board.slots["said"]
+
+    assert (shown.text, shown.summary) == ("***", "***")
+    assert shown.sha256 == plain.sha256(b"***")
