@@ -49,7 +49,7 @@ class Service:
                 return None
             if " listens on " in line:
                 address = line.split(" listens on ")[1]
-                return httpx.Client(base_url=address, timeout=60, trust_env=False)
+                return httpx.Client(base_url=address, timeout=60, trust_env=False, verify=False)
         raise TimeoutError("the service does not listen")
 
     def stop(self) -> int:

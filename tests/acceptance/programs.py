@@ -190,7 +190,7 @@ class Service:
         Return a client for it.
         """
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=60, trust_env=False)
+        return httpx.Client(base_url=self.url, headers=headers, timeout=60, trust_env=False, verify=False)
 
     def start_run(self, **body: Any) -> str:
         """
