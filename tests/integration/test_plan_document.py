@@ -7,6 +7,7 @@ Each part is named for the part of execution-modes that it takes the lines from.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration import planning, served
+from tests.integration import asking, planning, served
 from tests.integration.planning import Planned, added, refused, states, sweeping, task, the
 from tests.integration.project import Project
 from tests.unit.control.plans import chores
@@ -232,22 +233,22 @@ async def test_needs_scoping_before_it_can_be_routed(service: Planned) -> None:
     """A task that no recipe fits asks which one to take; nothing of it is begun, and the rest goes on."""
     plan = await service.started(planning.NOT_A_TASK, task("sweep the hall"))
     stuck = await service.comes_to(plan, "needs_scoping", "done", status="running")
-    asking = the(stuck, 1)
+    unknown = the(stuck, 1)
 
-    assert (asking["recipe_id"], asking["asked_by"], asking["run_id"]) == (None, "system", None)
-    assert all(recipe["recipe_id"] in asking["scoping_question"] for recipe in chores.RECIPES)
-    assert all(recipe["label"] in asking["scoping_question"] for recipe in chores.RECIPES)
+    assert (unknown["recipe_id"], unknown["asked_by"], unknown["run_id"]) == (None, "system", None)
+    assert all(recipe["recipe_id"] in unknown["scoping_question"] for recipe in chores.RECIPES)
+    assert all(recipe["label"] in unknown["scoping_question"] for recipe in chores.RECIPES)
 
 
 async def test_needs_scoping_for_missing_arguments(service: Planned) -> None:
     """A task whose recipe needs an argument that nobody gave asks for it, by name and with what it is for."""
     plan = await service.plan(task("carry it upstairs"))
-    asking = the(plan, 1)
+    unknown = the(plan, 1)
 
-    assert (asking["status"], asking["recipe_id"], asking["asked_by"]) == ("needs_scoping", "carry", "system")
-    assert "what" in asking["scoping_question"]
-    assert "What is to be carried." in asking["scoping_question"]
-    assert "times" not in asking["scoping_question"]
+    assert (unknown["status"], unknown["recipe_id"], unknown["asked_by"]) == ("needs_scoping", "carry", "system")
+    assert "what" in unknown["scoping_question"]
+    assert "What is to be carried." in unknown["scoping_question"]
+    assert "times" not in unknown["scoping_question"]
 
 
 async def test_running_while_its_run_is_not_at_its_end(service: Planned) -> None:
@@ -267,6 +268,28 @@ async def test_running_while_its_run_is_not_at_its_end(service: Planned) -> None
     assert (the(running, 1)["started_at"] is not None, the(running, 1)["ended_at"]) == (True, None)
     assert states(still) == {1: "running"}
     assert the(ended, 1)["ended_at"] >= the(running, 1)["started_at"]
+
+
+@pytest.mark.parametrize(("decision", "ending"), [("approve", "done"), ("deny", "failed")])
+async def test_running_while_a_person_is_asked(project: Project, decision: str, ending: str) -> None:
+    """A task whose run waits at a gate is running, also after a restart; the rest goes on, and the answer ends it."""
+    asking.add(project, "ship", {"gate": "ship", "prompt": "Ship it?"})
+    toolbox = chores.Toolbox()
+    world = chores.world(toolbox)
+    world = dataclasses.replace(world, dialects={**world.dialects, "asking": asking.ASKING})
+    async with planning.in_process(project, toolbox, world) as service:
+        plan = await service.started(task("ask", recipe_id="ship"), task("sweep the hall"), task("paint it", 1))
+        before = await service.comes_to(plan, "running", "done", "blocked")
+        await service.until(the(before, 1)["run_id"], "waiting")
+    async with planning.in_process(project, toolbox, world) as service:
+        await service.until(the(before, 1)["run_id"], "waiting")
+        after = await service.shown(plan)
+        (gate,) = (await service.http.get("/api/gates")).json()
+        await service.http.post(f"/api/gates/{gate['gate_id']}", json={"decision": decision})
+        ended = await service.ends(plan, ending)
+
+    assert states(after) == {1: "running", 2: "done", 3: "blocked"}
+    assert states(ended) == {1: ending, 2: "done", 3: "done" if ending == "done" else "blocked"}
 
 
 async def test_done_when_its_definition_of_done_is_satisfied(tmp_path: Path) -> None:
