@@ -67,7 +67,10 @@ async def test_a_receipt_of_an_open_run_is_proven(house: House) -> None:
 async def test_a_changed_payload_is_told(house: House, deleted: bool) -> None:
     """A payload that does not fit its hash is refused, with the run or without it."""
     await proven(house, deleted=deleted)
-    for payload in ("forged", None, {"found": []}, {"found": ["é", 1.5, 10**20, -0.0, 1e16, None], "text": " "}):
+    payloads: tuple[Any, ...] = (
+        "forged", None, {"found": []}, {"found": ["é", 1.5, 10**20, -0.0, 1e16, None], "text": " "},
+    )  # fmt: skip
+    for payload in payloads:
         rewrite(house, lambda receipt, payload=payload: receipt | {"payload": payload})  # type: ignore[misc]
         with pytest.raises(errors.Conflict) as caught:
             await house.store.prove_receipt("rcpt_a")

@@ -65,7 +65,7 @@ async def issue(service: served.Served, run: dict[str, Any]) -> dict[str, Any]:
 
 async def test_a_conference_is_a_run(service: served.Served) -> None:
     """The answer names run and session; the run is listed, shown and streamed as every other."""
-    body = {"session_id": "book-one", "labels": {"book": "one"}, "priority": 3}
+    body: dict[str, Any] = {"session_id": "book-one", "labels": {"book": "one"}, "priority": 3}
     answer = await post(service, **body)
     run = await service.until(answer.json()["run_id"], "done", "failed")
     (listed,) = (await service.http.get("/api/runs", params={"recipe_id": "conference"})).json()

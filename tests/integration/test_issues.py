@@ -252,7 +252,7 @@ async def test_a_key_survives_a_restart(project: Project) -> None:
 @pytest.mark.parametrize("key", ["", " ", "x" * 256, "a\tb", "\u00e4"])
 async def test_what_is_no_key_is_refused(service: served.Served, key: str) -> None:
     """A key that is no line of printable characters is a 400, and nothing is written."""
-    answer = await service.http.post("/api/issues", json={"title": "x"}, headers={"Idempotency-Key": key.encode()})
+    answer = await service.http.post("/api/issues", json={"title": "x"}, headers={b"Idempotency-Key": key.encode()})
 
     assert (answer.status_code, answer.json()["code"]) == (400, "request_invalid"), answer.text
     assert await listed(service) == []

@@ -120,8 +120,8 @@ def test_agents_see_their_task_and_nothing_of_the_plan(project: programs.Project
 
     assert all(told.values())
     for task, other in itertools.permutations(CHIEF["tasks"], 2):
-        assert f"Task: {task['description']}" in told[task["id"]]  # type: ignore[index]
-        assert f"Task: {other['description']}" not in told[task["id"]]  # type: ignore[index]
+        assert f"Task: {task['description']}" in told[task["id"]]
+        assert f"Task: {other['description']}" not in told[task["id"]]
     assert all(INTENT not in prompt and plan.session_id not in prompt for prompt in told.values())
     assert THEMES in told[4]
     assert THEMES not in told[1] + told[2] + told[3]

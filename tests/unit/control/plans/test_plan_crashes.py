@@ -49,7 +49,7 @@ async def left_by(desk: desks.Desk, session_id: str) -> dict[str, object]:
     """
     plan = await desk.rested(session_id)
     issues = await desk.issues()
-    left = {
+    left: dict[str, object] = {
         "status": plan.status,
         "tasks": desks.stand(plan),
         "attempts": [each.attempt for each in plan.tasks],

@@ -128,7 +128,7 @@ async def test_the_pauses_grow_to_a_limit(desk: desks.Desk, caplog: pytest.LogCa
     async def get(wanted: str) -> plans.Plan | None:
         raise broken
 
-    desk.store.plans.get = get  # type: ignore[method-assign]
+    desk.store.plans.get = get  # type: ignore[method-assign, assignment]
     desk.room.planner.look_at(session_id)
     with caplog.at_level(logging.WARNING, "app.control.plans.planner"):
         for _ in range(100):

@@ -406,7 +406,7 @@ async def test_a_broken_planner_is_loud(desk: desks.Desk, caplog: pytest.LogCapt
             raise broken
         return await find(wanted)
 
-    desk.store.plans.get = get  # type: ignore[method-assign]
+    desk.store.plans.get = get  # type: ignore[method-assign, assignment]
     await desk.room.plans.start(session_id)
     with pytest.raises(errors.Unavailable) as told:
         await desk.rested(session_id)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from app import errors
 from app.dialects.decomposition import kinds, prompts, schema, small
 from app.engine import json_schemas, library
-from tests.unit.dialects import example
+from tests.unit.dialects import bench, example
 from tests.unit.dialects.decomposition import splitting
 from tests.unit.dialects.decomposition.splitting import INTENT, RECIPES, SCENE_ARGS, Split, recipe
 
@@ -27,7 +27,7 @@ def bundled() -> list[Any]:
     """
     Return the kinds of tasks of the bundled recipes.
     """
-    dialect: Any = example.bench.DIALECT
+    dialect: Any = bench.DIALECT
     return kinds.frozen(
         dialect.parse(path.read_text(encoding="utf-8"), path.stem) for path in example.RECIPES.glob("*.json")
     )

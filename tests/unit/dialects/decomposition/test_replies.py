@@ -70,7 +70,7 @@ def test_json_alone_or_fenced_is_read(said):
         (reply(task(0)), [("$.tasks[0].id", "invalid_value")]),
         (reply(task(True)), [("$.tasks[0].id", "wrong_type")]),
         (reply(task(1) | {"id": "1"}), [("$.tasks[0].id", "wrong_type")]),
-        (reply(task(1.5)), [("$.tasks[0].id", "wrong_type")]),
+        (reply(task(1) | {"id": 1.5}), [("$.tasks[0].id", "wrong_type")]),
         (reply(task(10_000)), [("$.tasks[0].id", "invalid_value")]),
         (reply(task(1) | {"description": " \n"}), [("$.tasks[0].description", "invalid_value")]),
         (reply(task(1) | {"description": "x" * 4_001}), [("$.tasks[0].description", "invalid_value")]),

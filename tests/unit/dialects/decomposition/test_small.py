@@ -15,10 +15,10 @@ from app import errors
 from app.control import routing
 from app.dialects.decomposition import kinds, replies, schema, small
 from app.engine import json_schemas
-from tests.unit.dialects import example
+from tests.unit.dialects import bench, example
 from tests.unit.dialects.decomposition.splitting import INTENT, recipe, reply, task
 
-DIALECT: Any = example.bench.DIALECT
+DIALECT: Any = bench.DIALECT
 RECIPES = [DIALECT.parse(path.read_text(encoding="utf-8"), path.stem) for path in example.RECIPES.glob("*.json")]
 KINDS = kinds.frozen(RECIPES)
 MOST = schema.SIZES["t1"].tasks
