@@ -75,10 +75,10 @@ def _conference(
 
 async def _show(connected: client.Client, run_id: str, as_json: bool) -> None:
     detail = await connected.detail(run_id)
-    done = detail["status"] == "done"
+    closed = "transcript" in detail["cache_summary"]
     if as_json:
-        terminal.say_json(detail | {"conference": await _kept(connected, run_id) if done else None})
-    elif done:
+        terminal.say_json(detail | {"conference": await _kept(connected, run_id) if closed else None})
+    elif closed:
         terminal.say(f"\n{(await connected.slot(run_id, 'transcript'))['text']}")
 
 

@@ -84,6 +84,8 @@ class _Gathering:
     async def _goes_on(self) -> bool:
         turn = await self._turn()
         self._problem = None
+        if isinstance(turn, protocol.Call) and self._has_called(turn):
+            turn = protocol.Unusable(problem="asks for a call that was made already; what came of it stands above")
         match turn:
             case protocol.Call():
                 await self._call(turn)
@@ -129,7 +131,7 @@ class _Gathering:
 
     async def _call(self, call: protocol.Call) -> None:
         number = len(self._called) + 1
-        key, tool = _numbered(TOOL, number), " ".join(call.tool.split())[:_NAME_CHARACTERS]
+        key, tool = _numbered(TOOL, number), _tool_name(call)
         allowed = call.tool in self._tools
         place = records.Place(step_id=TOOL, output_slot=key if allowed else None, visit=number)
         asked = operations.ToolCall(tool=call.tool, args=call.args) if allowed else self._refusal(tool)
@@ -149,6 +151,11 @@ class _Gathering:
                 error=record.error,
             )
         )
+
+    def _has_called(self, call: protocol.Call) -> bool:
+        # Tools look at the same files every time; whoever asks again learns nothing, and is paid for it.
+        asked = (_tool_name(call), plain.canonical(call.args))
+        return any(asked == (each.tool, plain.canonical(each.args)) for each in self._called)
 
     def _refusal(self, tool: str) -> operations.Refusal:
         allowed = list(self._tools)
@@ -230,8 +237,17 @@ class _Round:
 async def _close(
     ctx: ports.Context, progress: _Progress, called: _Called, opinions: Sequence[transcript.Opinion]
 ) -> runs.Ending:
+    if any(opinion.verdict != "failed" for opinion in opinions):
+        await _keep(ctx, progress, called, opinions)
     if not any(opinion.stands for opinion in opinions):
         raise _nothing_stands(opinions)
+    failed = tuple(opinion.causes[-1] for opinion in opinions if not opinion.stands)
+    return runs.Ending(partial=bool(failed), failed_steps=failed)
+
+
+async def _keep(
+    ctx: ports.Context, progress: _Progress, called: _Called, opinions: Sequence[transcript.Opinion]
+) -> None:
     held = transcript.Transcript(message=ctx.run.args["message"], called=called, opinions=opinions)
     sources = (*_slots_of(called), *(opinion.agent_id for opinion in opinions if opinion.stands))
     place = records.Place(step_id=TRANSCRIPT, output_slot=TRANSCRIPT, input_slot_refs=sources)
@@ -240,8 +256,10 @@ async def _close(
         raise _step_failed(record, "The transcript could not be kept", "transcript_failed")
     ctx.fill(TRANSCRIPT, _transcript_slot(held.text()))
     progress.finish()
-    failed = tuple(opinion.causes[-1] for opinion in opinions if not opinion.stands)
-    return runs.Ending(partial=bool(failed), failed_steps=failed)
+
+
+def _tool_name(call: protocol.Call) -> str:
+    return " ".join(call.tool.split())[:_NAME_CHARACTERS]
 
 
 def _numbered(key: str, visit: int) -> str:

@@ -66,7 +66,7 @@ class TestGathering:
     async def test_no_more_calls_than_allowed(self) -> None:
         """After the last call the chief is not asked again."""
         held = Held(max_tool_calls=2)
-        held.replies |= {"chief": FIND, "chief#2": FIND, "chief#3": FIND}
+        held.replies |= {"chief": FIND, "chief#2": READ, "chief#3": FIND}
         await held.run()
 
         assert held.disk.recorded()[:4] == ["chief", "tool", "chief#2", "tool#2"]
@@ -88,10 +88,20 @@ class TestGathering:
         assert "tool" not in held.slots
         assert "No evidence was gathered." in held.prompt("opinion.critic")
 
+    async def test_no_call_is_made_twice(self) -> None:
+        """A call that was made is told back once, and not made again; the second time the gathering is over."""
+        held = Held()
+        held.replies |= {"chief": FIND, "chief#2": FIND, "chief#3": call("finder", query="arrival"), "chief#4": READ}
+        await held.run()
+
+        assert held.disk.recorded()[:4] == ["chief", "tool", "chief#2", "chief#3"]
+        assert "was made already" in held.prompt("chief#3")
+        assert not {"tool#2", "chief#4"} & held.statuses().keys()
+
     async def test_refused_calls_are_counted(self) -> None:
         """A chief that only asks for what it may not have comes to an end."""
         held = Held(allowed_tools=["finder"], max_tool_calls=3)
-        held.replies |= {key: call("shell") for key in ("chief", "chief#2", "chief#3", "chief#4")}
+        held.replies |= {"chief": call("shell"), "chief#2": call("sh"), "chief#3": call("bash"), "chief#4": call("zsh")}
         await held.run()
 
         assert held.disk.recorded()[:6] == ["chief", "tool", "chief#2", "tool#2", "chief#3", "tool#3"]
@@ -369,7 +379,7 @@ class TestOpinions:
         assert "### editor (editor): no answer: no credit [agent_error]" in held.asked("transcript").body
 
     async def test_nobody_stands(self) -> None:
-        """The run fails without an issue; a resume asks those again, and neither chief nor tools."""
+        """The transcript is kept and the run fails; a resume asks those again, and neither chief nor tools."""
         held = Held()
         held.replies |= {
             "chief": FIND,
@@ -382,7 +392,7 @@ class TestOpinions:
         assert held.error["code"] == "no_opinion"
         assert held.error["detail"]["opinions"]["critic"]["code"] == "evidence_missing"
         assert "2 rejected, 1 failed" in held.error["message"]
-        assert "transcript" not in held.statuses()
+        assert held.statuses()["transcript"] == "done"
 
         assert await held.resume() is RunState.DONE
         asked = [key for key, _ in held.table.asked]
