@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ KEPT = 64
 """Plans that are kept as they were read or written last."""
 
 _CHUNK = 200
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +128,16 @@ class Plans:
                 # What was put meanwhile is newer than what was read.
                 if self._heads.get(name, _NEW) is stale[name]:
                     self._heads[name] = head
+                    _tell_damage(name, head)
         for name in self._heads.keys() - signatures.keys():
             # It may have been made since the names were read.
             if not await run(partial(files.has_file, f"{layout.PLANS}/{name}/{layout.PLAN}")):
                 self._heads.pop(name, None)
+
+
+def _tell_damage(name: str, head: _Head) -> None:
+    if head.summary is None:
+        _log.warning("not listed: %s/%s/%s cannot be read as a plan", layout.PLANS, name, layout.PLAN)
 
 
 def _found(files: Disk, session_id: str, known: _Known | None) -> _Known | None:

@@ -254,6 +254,19 @@ class TestByHand:
         assert await listed(house) == [("sp_2", "draft", 1)]
         assert house.files().read(PATH) == content
 
+    async def test_a_damaged_one_is_logged_once(self, house: House, caplog: pytest.LogCaptureFixture) -> None:
+        """Whoever lists plans learns from the log which file is left out, and again only when it has changed."""
+        store = await house.open()
+        await store.plans.put(made())
+        for content in (b"{", b"[12"):
+            by_hand(house, content)
+            await listed(house)
+            await listed(house)
+
+        assert [record.getMessage() for record in caplog.records] == [
+            f"not listed: {PATH} cannot be read as a plan"
+        ] * 2
+
     async def test_a_change_by_hand_is_listed_at_once(self, house: House) -> None:
         """Files that come, change, break and go are listed as they are, without a restart."""
         store = await house.open()
