@@ -55,7 +55,7 @@ EXAMPLES: Mapping[str, problems.Problem] = {
             status=400,
             code="recipe_invalid",
             title="The recipe is not valid.",
-            detail="recipe mine in .control-room/recipes/mine.json cannot be started: there is no tool file_locater",
+            detail="recipe mine in mine.json cannot be started: $.phase_a[0].tool: there is no tool file_locater",
             flaws=[errors.Flaw(path="$.phase_a[0].tool", code="unknown_tool", message="there is no tool file_locater")],
         ),
         problems.Problem(

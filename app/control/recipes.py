@@ -89,8 +89,9 @@ class Catalogue:
         """
         entry = self.find(recipe_id)
         if not entry.usable:
+            first = entry.flaws[0]
             raise errors.RecipeInvalid(
-                f"recipe {recipe_id} in {entry.path} cannot be started: {entry.flaws[0].message}",
+                f"recipe {recipe_id} in {entry.path} cannot be started: {first.path}: {first.message}",
                 flaws=entry.flaws,
                 detail={"path": entry.path},
             )

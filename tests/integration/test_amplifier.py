@@ -82,7 +82,7 @@ async def test_a_run_over_http(service: served.Served) -> None:
 
 
 async def test_faults_have_lines(service: served.Served) -> None:
-    """A broken recipe is listed with path and line of each fault, and cannot be started."""
+    """A broken recipe is listed with path and line of each fault; that it cannot be started names the first of them."""
     service.project.write(
         f"{OWN}/broken.yaml",
         "name: broken\ndescription: d\nversion: 1.0.0\nsteps:\n- id: a\n  agent: nobody\n  promt: x\n",
@@ -92,6 +92,7 @@ async def test_faults_have_lines(service: served.Served) -> None:
 
     assert ("$.steps[0].promt", 7) in {(flaw["path"], flaw["line"]) for flaw in entry["flaws"]}
     assert (started.status_code, started.json()["code"]) == (400, "recipe_invalid")
+    assert f"cannot be started: {entry['flaws'][0]['path']}: " in started.json()["detail"]
 
 
 async def test_an_agent_that_is_not_there(service: served.Served) -> None:
