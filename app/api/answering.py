@@ -1,16 +1,28 @@
 """
-Answering: plain JSON as bytes, and what routes declare about it.
+Answering: plain JSON as bytes, and what routes declare about requests and answers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
+from fastapi import Header
 from starlette.responses import Response
 
 from app.api import refusals
+from app.control import requests
 from app.engine import plain
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        description="The same request under the same key is no second one: it finds what the first has made.",
+        pattern=requests.IDEMPOTENCY_KEY_PATTERN,
+    ),
+]
+"""Header under which a request may be sent again."""
 
 
 def as_json(value: plain.Json, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -4,16 +4,13 @@ The route of conferences; what is started there is a run, and everything else is
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, Header
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from app.api import conference_bodies
-from app.api.answering import as_json, declared
+from app.api.answering import IdempotencyKey, as_json, declared
 from app.api.desk import At
 from app.api.refusals import BODY
-from app.control import requests
 
 router = APIRouter(prefix="/api/conferences", tags=["conferences"])
 
@@ -38,14 +35,7 @@ _STARTED[200] = _STARTED[201] | {"description": "An earlier request with this Id
 async def start_conference(
     desk: At,
     body: conference_bodies.ConferenceBody,
-    idempotency_key: Annotated[
-        str | None,
-        Header(
-            alias="Idempotency-Key",
-            description="Repetitions of a request with the same key find the same conference.",
-            pattern=requests.IDEMPOTENCY_KEY_PATTERN,
-        ),
-    ] = None,
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """
     Ask several agents for their opinions on the same evidence, which the chief gathers with tools.

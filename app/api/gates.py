@@ -6,15 +6,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Path, Query
+from fastapi import APIRouter, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api import answers, bodies, queries
-from app.api.answering import as_json, declared
+from app.api.answering import IdempotencyKey, as_json, declared
 from app.api.desk import At
 from app.api.refusals import BODY
-from app.control import requests
 
 router = APIRouter(prefix="/api/gates", tags=["gates"])
 
@@ -75,14 +74,7 @@ async def answer_gate(
     desk: At,
     gate_id: GateId,
     body: bodies.AnswerBody,
-    idempotency_key: Annotated[
-        str | None,
-        Header(
-            alias="Idempotency-Key",
-            description="The same answer under the same key is no second one.",
-            pattern=requests.IDEMPOTENCY_KEY_PATTERN,
-        ),
-    ] = None,
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """
     Decide; the first answer counts, and a denial is final.

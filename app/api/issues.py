@@ -11,10 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api import bodies, issue_answers, queries
-from app.api.answering import as_json, declared
+from app.api.answering import IdempotencyKey, as_json, declared
 from app.api.desk import At
 from app.api.refusals import BODY
-from app.control import requests
 from app.engine import issues
 
 router = APIRouter(prefix="/api/issues", tags=["issues"])
@@ -66,14 +65,7 @@ async def list_issues(desk: At, request: Request, query: Annotated[queries.Issue
 async def add_issue(
     desk: At,
     body: bodies.IssueBody,
-    idempotency_key: Annotated[
-        str | None,
-        Header(
-            alias="Idempotency-Key",
-            description="Repetitions of a request with the same key find the same issue.",
-            pattern=requests.IDEMPOTENCY_KEY_PATTERN,
-        ),
-    ] = None,
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """
     Write an issue by hand; run, session and receipts that it names must be there and belong together.

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api import answers, bodies, polling, queries, refusals
-from app.api.answering import as_json, declared
+from app.api.answering import IdempotencyKey, as_json, declared
 from app.api.desk import At
 from app.api.refusals import BODY
 from app.control import requests
@@ -52,14 +52,7 @@ _NoBody = Annotated[bodies.EmptyBody | None, Body(description="May be left out."
 async def start_run(
     desk: At,
     body: bodies.StartBody,
-    idempotency_key: Annotated[
-        str | None,
-        Header(
-            alias="Idempotency-Key",
-            description="Repetitions of a request with the same key find the same run.",
-            pattern=requests.IDEMPOTENCY_KEY_PATTERN,
-        ),
-    ] = None,
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """
     Accept a run of a recipe; without `recipe_id`, of the one that fits the description.

@@ -11,10 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api import plan_answers, plan_bodies, polling, queries, refusals
-from app.api.answering import as_json, declared
+from app.api.answering import IdempotencyKey, as_json, declared
 from app.api.desk import At
 from app.api.refusals import BODY
-from app.control import requests
 from app.engine import plans
 
 router = APIRouter(prefix="/api/sessions", tags=["plans"])
@@ -81,14 +80,7 @@ def shown(plan: plans.Plan, status: int = 200, place: bool = False) -> Response:
 async def create_plan(
     desk: At,
     body: plan_bodies.PlanBody,
-    idempotency_key: Annotated[
-        str | None,
-        Header(
-            alias="Idempotency-Key",
-            description="Repetitions of a request with the same key find the same plan.",
-            pattern=requests.IDEMPOTENCY_KEY_PATTERN,
-        ),
-    ] = None,
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """
     Make a plan of the tasks that are given, or let the chief split the intent into tasks. Nothing is begun before a
