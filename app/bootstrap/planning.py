@@ -8,7 +8,7 @@ from app.bootstrap.references import Reference
 from app.bootstrap.worlds import Store, World
 from app.control import beginnings, runs
 from app.control.plans import advancing, facts, keeping, making, planner, plans, scoping, taking, waiting
-from app.engine import pool_port
+from app.engine import plain, pool_port
 
 
 def planning_of(
@@ -18,11 +18,12 @@ def planning_of(
     reference: Reference,
     begun: beginnings.Beginnings,
     world: World,
+    masker: plain.Masker,
 ) -> tuple[plans.Plans, planner.Planner]:
     """
     Return the use cases of session plans, and the planner, which is not started yet.
     """
-    keeper = keeping.Keeper(kept=kept.plans, issues=kept.issues, clock=world.clock)
+    keeper = keeping.Keeper(kept=kept.plans, issues=kept.issues, clock=world.clock, masker=masker)
     scoper = scoping.Scoper(route=reference.route, starter=reference.starter, catalogue=reference.catalogue)
     chief = taking.Chief(runs=use_cases, library=reference.shelf.library, catalogue=reference.catalogue, scoper=scoper)
     known = facts.Facts(runs=use_cases, store=kept, engine=engine)

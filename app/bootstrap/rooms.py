@@ -285,7 +285,7 @@ def _room(
         beginnings=begun,
     )
     offspring = children.Children(runs=use_cases, engine=engine)
-    plans, planner = planning_of(use_cases, kept, engine, reference, begun, world)
+    plans, planner = planning_of(use_cases, kept, engine, reference, begun, world, equipment.masker)
     return Room(
         runs=use_cases,
         gates=_gates(use_cases, kept, engine, world, equipment.masker),

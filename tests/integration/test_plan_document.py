@@ -323,6 +323,22 @@ async def test_failed_for_another_reason_opens_one_issue(service: Planned) -> No
     ]
 
 
+async def test_no_issue_of_a_task_tells_a_secret(tmp_path: Path) -> None:
+    """What a task was told stands in the issue of its failure without secrets, also where it is shortened."""
+    token = "sesame-that-nobody-may-read"
+    project = planning.make_project(tmp_path / "project")
+    async with planning.in_process(project, api_token=token) as service:
+        service.http.headers["Authorization"] = f"Bearer {token}"
+        service.toolbox.fail(1)
+        await service.ends(await service.started(task(f"sweep the hall {'. ' * 82}{token}")), "failed")
+        (listed,) = (await service.http.get("/api/issues")).json()
+        shown = await service.http.get(f"/api/issues/{listed['issue_id']}")
+
+    assert "sesame" not in shown.text
+    assert "sweep the hall" in listed["title"]
+    assert "***" in shown.json()["body"]
+
+
 async def test_cancelled_run_fails_its_task(service: Planned) -> None:
     """A run that a person cancels makes its task failed, without an issue: nobody need be told."""
     service.toolbox.hold(1)

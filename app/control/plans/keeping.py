@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 from app import clock, errors
 from app.control import requests
 from app.control.plans import rules, troubles
-from app.engine import issues, plans
+from app.engine import issues, plain, plans
 
 _log = logging.getLogger(__name__)
 
@@ -23,15 +23,19 @@ class Keeper:
     Keep plans for whoever shows and changes them.
     """
 
-    def __init__(self, *, kept: plans.PlanStore, issues: issues.IssueStore, clock: clock.Clock) -> None:
+    def __init__(
+        self, *, kept: plans.PlanStore, issues: issues.IssueStore, clock: clock.Clock, masker: plain.Masker
+    ) -> None:
         """
         Args:
             kept: Where plans are.
             issues: Where it is written down that a task has failed.
+            masker: Hides secrets in what is written down there.
         """
         self._kept = kept
         self._issues = issues
         self._clock = clock
+        self._masker = masker
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._news: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
 
@@ -106,7 +110,7 @@ class Keeper:
         renewed = rules.renewed(known, changed, self.now())
         if renewed is known:
             return known
-        for issue in _new_troubles(known, renewed):
+        for issue in _new_troubles(known, renewed, self._masker):
             await self._open(issue)
         try:
             await self._kept.put(renewed)
@@ -130,10 +134,10 @@ class Keeper:
             news.set()
 
 
-def _new_troubles(known: plans.Plan, changed: plans.Plan) -> Iterator[issues.Issue]:
+def _new_troubles(known: plans.Plan, changed: plans.Plan, masker: plain.Masker) -> Iterator[issues.Issue]:
     before = {task.id for task in known.tasks if task.status is plans.TaskState.FAILED}
     for task in changed.tasks:
         if task.status is plans.TaskState.FAILED and task.id not in before:
-            issue = troubles.issue(changed, task)
+            issue = troubles.issue(changed, task, masker)
             if issue is not None:
                 yield issue

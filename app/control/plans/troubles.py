@@ -19,20 +19,22 @@ _TITLE_CHARACTERS = 200
 _BODY_CHARACTERS = 20_000
 
 
-def issue(plan: plans.Plan, task: plans.Task) -> issues.Issue | None:
+def issue(plan: plans.Plan, task: plans.Task, masker: plain.Masker) -> issues.Issue | None:
     """
     Return the issue of a failed task, None where none is due. The same failure of the same run has the same issue.
     """
     error: dict[str, Any] = dict(task.error or {})
     if error.get("code") in _TOLD_OTHERWISE:
         return None
+    # Hidden before anything is cut, so that no half of a secret is left.
+    told, error = masker.mask(task.description), masker.mask(error)
     made = task.run_id or f"attempt {task.attempt}"
     digest = plain.sha256(f"{plan.session_id}:{task.id}:{made}".encode())
     return issues.made(
         f"iss_{digest[:20]}",
         task.ended_at or plan.updated_at,
-        title=f"Task {task.id} failed: {plain.preview(task.description)}"[:_TITLE_CHARACTERS],
-        body=_body(task, error)[:_BODY_CHARACTERS],
+        title=f"Task {task.id} failed: {plain.preview(told)}"[:_TITLE_CHARACTERS],
+        body=_body(task, told, error)[:_BODY_CHARACTERS],
         kind=KIND,
         run_id=task.run_id,
         session_id=plan.session_id,
@@ -41,7 +43,7 @@ def issue(plan: plans.Plan, task: plans.Task) -> issues.Issue | None:
     )
 
 
-def _body(task: plans.Task, error: dict[str, Any]) -> str:
+def _body(task: plans.Task, told: str, error: dict[str, Any]) -> str:
     where = f" at the step {error['key']}" if error.get("key") else ""
     by = f"Its run {task.run_id} failed{where}" if task.run_id else "No run could be made for it"
-    return f"{task.description}\n\n{by}: {error.get('message')} ({error.get('code')})"
+    return f"{told}\n\n{by}: {error.get('message')} ({error.get('code')})"
