@@ -711,6 +711,7 @@ async def test_a_deleted_run(service: Planned) -> None:
         ([task("a"), task("b", 1, 4), task("c", 2), task("d", 3)], "$.tasks[1].deps[1]", "dependency_cycle"),
         ([task("sweep a"), task("sweep b", 1, 1)], "$.tasks[1].deps[1]", "repeated_dependency"),
         ([task("sweep a", id=7), task("sweep b", id=7)], "$.tasks[1].id", "duplicate_task"),
+        ([task("sweep a", id=999_999), task("sweep b")], "$.tasks[1].id", "invalid"),
         ([task("sweep a", id=0)], "$.tasks[0].id", None),
         ([task("sweep a", id="1")], "$.tasks[0].id", None),
         ([task("sweep a", True)], "$.tasks[0].deps[0]", None),

@@ -17,9 +17,14 @@ from app.engine import plans, task_graphs
 
 def graph_flaws(tasks: Sequence[plans.Task]) -> list[errors.Flaw]:
     """
-    Return what is wrong with the dependencies of a new plan's tasks, each told at its place: `$.tasks[i].deps[j]`.
+    Return what is wrong with the numbers and dependencies of a new plan's tasks, each told at its place:
+    `$.tasks[i].deps[j]`.
     """
-    return task_graphs.flaws(_nodes(tasks, "$.tasks[{}]"))
+    nodes = _nodes(tasks, "$.tasks[{}]")
+    return [
+        *(_beyond(f"{node.path}.id") for node in nodes if node.id > requests.TASK_IDS[-1]),
+        *task_graphs.flaws(nodes),
+    ]
 
 
 def check_graph(tasks: Sequence[plans.Task]) -> None:
@@ -192,6 +197,12 @@ def _number_flaws(plan: plans.Plan, task: plans.Task) -> Iterator[errors.Flaw]:
     if task.id <= plan.highest_task_id:
         told = f"must be above {plan.highest_task_id}: numbers are never given twice"
         yield errors.Flaw(path="$.id", code="duplicate_task", message=told)
+    elif task.id > requests.TASK_IDS[-1]:
+        yield _beyond("$.id")
+
+
+def _beyond(path: str) -> errors.Flaw:
+    return errors.Flaw(path=path, message=f"no number is left for it: they end at {requests.TASK_IDS[-1]}")
 
 
 def _order_flaws(plan: plans.Plan, order: Sequence[int]) -> Iterator[errors.Flaw]:

@@ -86,6 +86,13 @@ class TestNewTasks:
             assert told(refused.value) == [("$.id", "duplicate_task")]
         assert ids(edits.with_new_task(after, task(8, 1), LATER)) == [1, 8]
 
+    def test_numbers_come_to_an_end(self) -> None:
+        """No task gets a number that no address can name."""
+        with pytest.raises(errors.RequestInvalid) as refused:
+            edits.with_new_task(plan(task(999_999)), task(1_000_000), LATER)
+
+        assert told(refused.value) == [("$.id", "invalid")]
+
     def test_all_flaws_are_told(self) -> None:
         """Wrong number and wrong dependencies are told in one answer, as of the task alone."""
         with pytest.raises(errors.RequestInvalid) as refused:
