@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from app import errors
 from app.control.plans import moves, rules, tasks
@@ -58,7 +58,12 @@ class Advance:
         return rules.settled(known, {})
 
     async def advance(
-        self, session_id: str, endings: Mapping[str, RunFact], *, begins: bool = True
+        self,
+        session_id: str,
+        endings: Mapping[str, RunFact],
+        *,
+        begins: bool = True,
+        resting: Collection[str] = (),
     ) -> plans.Plan | None:
         """
         Settle a plan and begin what can be begun; return it as it stands then, None where there is none.
@@ -66,6 +71,7 @@ class Advance:
         Args:
             endings: What was heard of runs.
             begins: Whether anything is begun, or gone on with that nobody has.
+            resting: Runs that wait for a person, so that they are in nobody's way.
 
         Raises:
             errors.Conflict: `plan_damaged`.
@@ -76,7 +82,7 @@ class Advance:
             return None
         settled, begins = await self.settled(plan, endings), begins and not self._engine.status().stopping
         if plan.tasks and begins:
-            plan = await self._begin(plan, settled)
+            plan = await self._begin(plan, settled, resting)
         else:
             plan = await self._keeper.write(plan, settled)
         if not plan.tasks and (begins or plan.chief_run_id is not None):
@@ -140,10 +146,12 @@ class Advance:
 
     # -- tasks
 
-    async def _begin(self, kept: plans.Plan, settled: plans.Plan) -> plans.Plan:
+    async def _begin(self, kept: plans.Plan, settled: plans.Plan, resting: Collection[str]) -> plans.Plan:
         begun, at = settled, self._keeper.now()
-        for task in rules.startable(settled, self._engine.status().limit):
+        room = self._engine.status().limit + sum(run_id in resting for run_id in running(settled))
+        for task in rules.startable(settled, room):
             begun = moves.begun(begun, task.id, at)
+        # Durable before any run is made, so that a restart finds each of them by its key.
         plan = await self._keeper.write(kept, begun)
         made, trouble = plan, None
         for task in rules.unbegun(plan):

@@ -4,6 +4,7 @@ Facts: what a plan must know of its runs, read and waited for.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 
 from app import errors
@@ -114,6 +115,17 @@ class Facts:
             return False
         status = states.RunState(row.status)
         return status in _RESTING or (row.owner != "service" and not status.finished)
+
+    async def rests_otherwise(self, run_id: str, known: bool) -> None:
+        """
+        Wait until a run that has rested does so no more, or one that has not does; or until that cannot be known.
+        """
+        with contextlib.suppress(errors.StorageFault):
+            while True:
+                number = self.number(run_id)
+                if await self.rests(run_id) is not known:
+                    return
+                await self.changed(run_id, number)
 
     async def changed(self, run_id: str, since: int) -> None:
         """

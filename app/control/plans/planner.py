@@ -40,6 +40,10 @@ class _Worker:
     """Set when the plan is to be looked at."""
     watches: dict[str, asyncio.Task[RunFact]] = field(default_factory=dict)
     """Runs that are waited for."""
+    resting: frozenset[str] = frozenset()
+    """Runs that waited for a person at the last look."""
+    rests: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    """Runs that are watched for that to change, because tasks lack room."""
 
 
 class Planner:
@@ -206,8 +210,9 @@ class Planner:
 
     async def _pass(self, session_id: str, worker: _Worker) -> plans.Plan | None:
         endings = {run_id: await worker.watches.pop(run_id) for run_id in _over(worker)}
+        worker.resting = frozenset([run_id for run_id in worker.watches if await self._facts.rests(run_id)])
         async with self._passes, self._keeper.turn(session_id):
-            return await self._advance.advance(session_id, endings, begins=worker.begins)
+            return await self._advance.advance(session_id, endings, begins=worker.begins, resting=worker.resting)
 
     def _watch(self, worker: _Worker, plan: plans.Plan) -> None:
         wanted = advancing.running(plan)
@@ -216,13 +221,20 @@ class Planner:
         for run_id in wanted:
             if run_id not in worker.watches:
                 worker.watches[run_id] = asyncio.create_task(self._facts.ending(run_id), name=f"watch {run_id}")
+        for known in worker.rests.values():
+            known.cancel()
+        worker.rests = {
+            run_id: asyncio.create_task(self._facts.rests_otherwise(run_id, run_id in worker.resting))
+            for run_id in (wanted if _lacks_room(plan) and worker.begins else ())
+        }
 
     async def _rest(self, worker: _Worker, pause: float | None) -> None:
         waits: list[Awaitable[object]] = [worker.bell.wait(), self._stopped.wait()]
         if pause is not None:
             waits.append(self._clock.sleep(pause))
         elif worker.watches:
-            waits.append(asyncio.wait(worker.watches.values(), return_when=asyncio.FIRST_COMPLETED))
+            watches = [*worker.watches.values(), *worker.rests.values()]
+            waits.append(asyncio.wait(watches, return_when=asyncio.FIRST_COMPLETED))
         await patience.first(*waits)
 
 
@@ -234,10 +246,16 @@ def _over(worker: _Worker) -> list[str]:
     return [run_id for run_id, watch in worker.watches.items() if watch.done()]
 
 
+def _lacks_room(plan: plans.Plan) -> bool:
+    running = plan.status is plans.PlanState.RUNNING
+    return running and any(task.status is plans.TaskState.PENDING for task in plan.tasks)
+
+
 async def _given_up(worker: _Worker) -> None:
-    for watch in worker.watches.values():
+    watches = [*worker.watches.values(), *worker.rests.values()]
+    for watch in watches:
         watch.cancel()
-    await asyncio.gather(*worker.watches.values(), return_exceptions=True)
+    await asyncio.gather(*watches, return_exceptions=True)
 
 
 def _longer(pause: float | None) -> float:

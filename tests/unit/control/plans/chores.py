@@ -1,7 +1,8 @@
 """
 A small language whose recipes are chores, and a toolbox that does them as a test wants: at once, later, badly.
 
-A chore has two steps: `fetch`, done at once, and `work`, which waits for its turn and may fail.
+A chore has two steps: `fetch`, done at once, and `work`, which waits for its turn and may fail. If its recipe `asks`,
+a person is asked first.
 """
 
 from __future__ import annotations
@@ -79,8 +80,10 @@ class Chores:
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
         """
-        Fetch, then work.
+        Ask where that is to be, fetch, then work.
         """
+        if ctx.run.recipe.get("asks"):
+            await ctx.gate("ask", operations.Gate(prompt="Now?"))
         for key in (FETCH, WORK):
             record = await ctx.perform(key, operations.ToolCall(tool="chore", args={}))
             if not record.done:

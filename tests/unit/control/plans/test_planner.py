@@ -6,14 +6,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from app import errors
+from app.control import gates as control_gates
+from app.control import inbox
 from app.control import requests as run_requests
 from app.control.plans import requests
 from app.engine import plans, states
-from tests.unit.control.plans import desks
+from tests.unit.control.plans import chores, desks
 from tests.unit.control.plans.desks import task
 from tests.unit.execution import pools
 
@@ -96,6 +99,30 @@ async def test_independent_tasks_run_together_up_to_the_limit(place: desks.Place
 
     assert ended.status is plans.PlanState.DONE
     assert desk.toolbox.busiest == 3
+
+    await desk.close()
+
+
+async def test_who_waits_for_a_person_takes_no_room(tmp_path: Path) -> None:
+    """Tasks whose runs wait at a gate, or are paused, let others be begun; with their answers they go on."""
+    place = desks.Place(tmp_path)
+    place.add_recipe(chores.recipe("ask", asks=True))
+    desk = await desks.Desk(place, limit=1).open()
+    session_id = await desk.started(task("ask one"), task("ask two"), task("sweep room 3"), task("sweep room 4"))
+    waiting = await desk.comes_to(session_id, t3="done", t4="done")
+    gates, _ = await desk.room.gates.page(inbox.GateQuery())
+
+    assert desks.stand(waiting) == {"t1": "running", "t2": "running", "t3": "done", "t4": "done"}
+    assert len(gates) == 2
+
+    await desk.crash()
+    await desk.restart()
+    for shown in gates:
+        await desk.room.gates.answer(shown.gate.gate_id, control_gates.Reply(decision="approve"))
+    plan = await desk.rested(session_id)
+
+    assert plan.status is plans.PlanState.DONE
+    assert [each.attempt for each in plan.tasks] == [1, 1, 1, 1]
 
     await desk.close()
 
