@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from enum import Enum
 
-from app.cli import asking, client, endings, formats, terminal
+from app.cli import asking, client, endings, formats, options, terminal
 from app.cli.progress import Progress
 from app.engine import events
 
@@ -110,7 +110,9 @@ async def _until_rest(connected: client.Client, run_id: str, after: int) -> Asyn
 def _tell_gates(found: Sequence[client.Answer]) -> None:
     for gate in found:
         terminal.warn(f"{gate['key']}: {formats.cell(gate['prompt'])}")
-        terminal.warn(f"  answer with: control-room gates answer {gate['gate_id']} {'|'.join(gate['options'])}")
+        terminal.warn(
+            f"  answer with: control-room gates answer {gate['gate_id']} {'|'.join(gate['options'])}{options.again()}"
+        )
 
 
 def _tell_rest(detail: client.Answer, output: Output, executes: bool) -> int:
@@ -122,5 +124,5 @@ def _tell_rest(detail: client.Answer, output: Output, executes: bool) -> int:
     if detail.get("error"):
         terminal.warn(f"{status}: {formats.error(detail['error'])}")
     if interrupted:
-        terminal.warn(f"interrupted; go on with: control-room runs resume {detail['run_id']}")
+        terminal.warn(f"interrupted; go on with: control-room runs resume {detail['run_id']}{options.again()}")
     return endings.ExitCode.INTERRUPTED if interrupted else endings.of_status(status)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -98,6 +99,18 @@ def anywhere(command: Command) -> Command:
         return command(place=Place(server=server, environ=laid_over(PROJECT=project)), **given)
 
     return placed  # type: ignore[return-value]
+
+
+def again() -> str:
+    """
+    Return the options by which the present command was led to its folder or service, as they are to be typed again.
+    """
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return ""
+    given = ((name, context.params.get(name)) for name in ("project", "server"))
+    typed = (pair for pair in given if context.get_parameter_source(pair[0]) is ParameterSource.COMMANDLINE)
+    return "".join(f" --{name} {shlex.quote(str(value))}" for name, value in typed)
 
 
 def laid_over(**given: str | None) -> Mapping[str, str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app import errors
-from app.cli import asking, client, endings, formats, plan_formats, terminal
+from app.cli import asking, client, endings, formats, options, plan_formats, terminal
 
 _SILENCE_SECONDS = 2.0
 """Silence after which it is looked whether the runs of a plan only wait for people."""
@@ -143,7 +143,9 @@ async def _tell_waiting(connected: client.Client, detail: client.Answer) -> None
     run_id = detail["run_id"]
     if detail["status"] == "paused":
         terminal.warn(f"run {run_id} is paused: {detail.get('reason') or 'a person lets it go on'}")
-        terminal.warn(f"  go on with: control-room runs unpause {run_id}")
+        terminal.warn(f"  go on with: control-room runs unpause {run_id}{options.again()}")
     for gate in await asking.open_gates(connected, run_id):
         terminal.warn(f"run {run_id}, {gate['key']}: {formats.cell(gate['prompt'])}")
-        terminal.warn(f"  answer with: control-room gates answer {gate['gate_id']} {'|'.join(gate['options'])}")
+        terminal.warn(
+            f"  answer with: control-room gates answer {gate['gate_id']} {'|'.join(gate['options'])}{options.again()}"
+        )

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from app.cli import formats
+from app.cli import formats, options
 
 QUESTION_CHARACTERS = 160
 """Beginning of a question that is shown where it is in the way."""
@@ -223,4 +223,4 @@ def _answer(found: Plan, task: Task) -> str:
 
 
 def _command(found: Plan, verb: str, *parts: object) -> str:
-    return " ".join(["control-room plan", verb, *map(str, (found["session_id"], *parts))])
+    return " ".join(["control-room plan", verb, *map(str, (found["session_id"], *parts))]) + options.again()

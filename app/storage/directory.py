@@ -176,7 +176,10 @@ class DataDirectory:
         told = self._told()
         who = f"process {told['pid']} on {told['host']}" if told["pid"] else "another process"
         since = f" since {told['since']}" if told["since"] else ""
-        message = f"{who} has been the service of {self.path}{since}; a data directory has one service at a time"
+        if told["url"]:
+            message = f"{who} has been the service of {self.path}{since}; a data directory has one service at a time"
+        else:
+            message = f"{who} has been at work on {self.path}{since}; let it end, or stop it where it was started"
         return errors.DataDirectoryBusy(message, detail=told)
 
     def _told(self) -> dict[str, Any]:

@@ -72,6 +72,16 @@ def made(tmp_path: Path, place: tuple[str, ...], *tasks: dict[str, Any]) -> str:
     return str(asked("create", "--file", file, *place)["session_id"])
 
 
+def test_what_can_be_typed_next_leads_to_the_same_place(tmp_path: Path, place: tuple[str, ...]) -> None:
+    """Hints name the folder or the service that the command was given; a draft says that it must be approved."""
+    session_id = made(tmp_path, place)
+    shown = plan("show", session_id, *place)
+    early = plan("start", session_id, *place, code=1)
+
+    assert f"next: control-room plan approve {session_id} {' '.join(place)}\n" in shown.stdout
+    assert "it must be approved before it is started" in early.stderr
+
+
 def cut_off(
     project: programs.Project,
     *arguments: str,

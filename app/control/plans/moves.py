@@ -38,7 +38,8 @@ def started(plan: plans.Plan, at: str) -> plans.Plan:
     """
     if plan.status is plans.PlanState.RUNNING:
         return plan
-    _among(plan, set(plans.PlanState) - {plans.PlanState.DRAFT}, "started")
+    if plan.status is plans.PlanState.DRAFT:
+        raise _wrong(plan, f"the plan {plan.session_id} is a draft; it must be approved before it is started")
     _with_tasks(plan)
     if plan.status in _AT_WORK and not rules.can_go_on(plan):
         raise _wrong(plan, f"the plan {plan.session_id} is {plan.status}, and none of its tasks can go on")
