@@ -21,6 +21,12 @@ LONG = (
     "acceptance/test_pool_kills.py",
     "unit/processes/test_containment.py",
     "acceptance/test_many_unfinished.py",
+    "integration/test_local_conference.py",
+    "acceptance/plans_example/test_local_chief.py",
+    "acceptance/test_conference_kills.py",
+    "acceptance/plans/test_plan_kills.py",
+    "integration/test_plan_hostility.py",
+    "unit/control/plans/test_any_plan.py",
 )
 """Files whose tests take tens of seconds."""
 

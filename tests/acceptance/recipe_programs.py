@@ -62,8 +62,9 @@ class Project:
         """
         Return the runs, oldest first.
         """
-        folder = self.data / "runs"
-        return sorted(path.name for path in folder.glob("[0-9]*")) if folder.is_dir() else []
+        # Names tell the second; several runs may begin in the same one.
+        starts = [json.loads(path.read_text()) for path in (self.data / "runs").glob("[0-9]*/start.json")]
+        return [start["run_id"] for start in sorted(starts, key=lambda start: (start["created_at"], start["run_id"]))]
 
     def start(self) -> dict[str, Any]:
         """

@@ -117,6 +117,10 @@ async def test_a_namespace_needs_no_sweep(tmp_path: Path, namespaced: str) -> No
         os.kill(owned.launcher, signal.SIGKILL)
         owned.kill()
         await broods.until(lambda: not broods.living(owned.brood))
+        (left,) = register.found(str(tmp_path / "processes"))
+        entries, series = register.read(left)[1], register.series_of(left)
+        # What held the brood together ends a moment after it.
+        await broods.until(lambda: not sweeping._left(series, entries))
         (swept,) = await asyncio.to_thread(sweeping.sweep, tmp_path / "processes")
 
         assert (swept.run_ids, swept.killed, swept.survivors) == (("owned",), 0, 0)
