@@ -22,7 +22,7 @@ from typing import IO
 
 import environment
 
-WORKERS = "4"
+WORKERS = "3"
 """Processes that run tests on two cores: many tests wait for others while they run."""
 
 BESIDE = "types"
