@@ -43,7 +43,7 @@ async def of_run(room: bootstrap.Room, run_id: str) -> Portrait:
     return {
         "manifest": {name: detail.get(name) for name in _MANIFEST},
         "listed": {"status": summary.status, "rows": await _rows(room)},
-        "records": [_line(record) for record in lines] if view else None,
+        "records": [_line(record, run_id) for record in lines] if view else None,
         "receipts": [await _receipt(room, record) for record in lines] if view else None,
         "slots": {name: _lasting(slot) for name, slot in slots.items()},
         "issues": found,
@@ -123,11 +123,14 @@ async def _receipt(room: bootstrap.Room, record: records.Record) -> Any:
     return {name: receipt.get(name) for name in ("key", "tool", "sha256")}
 
 
-def _line(record: records.Record) -> dict[str, Any]:
+def _line(record: records.Record, run_id: str) -> dict[str, Any]:
     told = {name: record.line.get(name) for name in _LINE}
-    if isinstance(record.output, dict) and not record.output.keys().isdisjoint(_MEASURED):
+    if isinstance(record.output, dict):
         lasting = {name: value for name, value in record.output.items() if name not in _MEASURED}
-        told["output_hash"] = plain.labelled_sha256(plain.canonical(lasting))
+        # A run that is asked for again has another id, and so have the files that are named for it.
+        nameless = plain.canonical(lasting).replace(run_id.encode(), b"run")
+        told["output_hash"] = plain.labelled_sha256(nameless)
+        told["output_preview"] = str(told["output_preview"]).replace(run_id, "run")
     return told
 
 

@@ -8,6 +8,7 @@ import dataclasses
 import json
 import shutil
 import signal
+import types
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,7 +20,7 @@ from app import settings
 from app.cli import crashing
 from app.control import conferences, requests
 from app.control.plans import requests as plan_requests
-from app.laboratory import crashtest, diary, experiment, outages, subjects, sweeps, tracing, trials
+from app.laboratory import crashtest, diary, experiment, outages, portraits, subjects, sweeps, tracing, trials
 from app.laboratory.fragile_disk import Trouble
 from tests.acceptance import drafting, programs
 
@@ -322,3 +323,16 @@ def _with(seen: trials.Seen, **changes: object) -> trials.Seen:
 
 def _replaced(seen: trials.Seen, **changes: object) -> trials.Seen:
     return dataclasses.replace(seen, **changes)  # type: ignore[arg-type]
+
+
+def test_another_id_of_a_run_is_no_difference() -> None:
+    """A file that is named for its run has another name where the run was asked for again; that is no damage."""
+    told = []
+    for run_id in ("20260210T143000Z-crash1", "20260210T143000Z-crash2"):
+        record: Any = types.SimpleNamespace(
+            line={"key": "commit.draft", "output_preview": f"Drafts/{run_id}.md"},
+            output={"path": f"Drafts/{run_id}.md"},
+        )
+        told.append(portraits._line(record, run_id))
+
+    assert told[0] == told[1]
