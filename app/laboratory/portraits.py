@@ -22,6 +22,7 @@ _MEASURED = ("cpu_seconds", "peak_bytes", "wait_duration_ms", "poll_count")
 _PASSING = ("receipt_id", "created_at", "started_at", "completed_at")
 _ISSUE = ("title", "kind", "status", "session_id", "key")
 _RECEIPT_ID = re.compile("rcpt_[0-9a-f]+")
+_RUN_ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[a-z0-9]{6}")
 
 Portrait = dict[str, Any]
 
@@ -43,7 +44,7 @@ async def of_run(room: bootstrap.Room, run_id: str) -> Portrait:
     return {
         "manifest": {name: detail.get(name) for name in _MANIFEST},
         "listed": {"status": summary.status, "rows": await _rows(room)},
-        "records": [_line(record, run_id) for record in lines] if view else None,
+        "records": [_line(record) for record in lines] if view else None,
         "receipts": [await _receipt(room, record) for record in lines] if view else None,
         "slots": {name: _lasting(slot) for name, slot in slots.items()},
         "issues": found,
@@ -63,14 +64,15 @@ def comparable(portrait: Portrait) -> Portrait:
 
 def of_workspace(project: Path) -> dict[str, str]:
     """
-    Return the hash of each file of a workspace outside its data directory.
+    Return the hash of each file of a workspace outside its data directory; those of files that differ only in the id of
+    a run stand together.
     """
-    files = (path for path in sorted(project.rglob("*")) if path.is_file() and not path.is_symlink())
-    return {
-        str(path.relative_to(project)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in files
-        if ".control-room" not in path.relative_to(project).parts
-    }
+    found: dict[str, list[str]] = {}
+    for path in project.rglob("*"):
+        place = path.relative_to(project)
+        if path.is_file() and not path.is_symlink() and ".control-room" not in place.parts:
+            found.setdefault(_nameless(str(place)), []).append(hashlib.sha256(path.read_bytes()).hexdigest())
+    return {name: " ".join(sorted(hashes)) for name, hashes in sorted(found.items())}
 
 
 def difference(expected: Any, found: Any, place: str = "") -> str:
@@ -123,15 +125,18 @@ async def _receipt(room: bootstrap.Room, record: records.Record) -> Any:
     return {name: receipt.get(name) for name in ("key", "tool", "sha256")}
 
 
-def _line(record: records.Record, run_id: str) -> dict[str, Any]:
+def _line(record: records.Record) -> dict[str, Any]:
     told = {name: record.line.get(name) for name in _LINE}
     if isinstance(record.output, dict):
         lasting = {name: value for name, value in record.output.items() if name not in _MEASURED}
-        # A run that is asked for again has another id, and so have the files that are named for it.
-        nameless = plain.canonical(lasting).replace(run_id.encode(), b"run")
-        told["output_hash"] = plain.labelled_sha256(nameless)
-        told["output_preview"] = str(told["output_preview"]).replace(run_id, "run")
+        told["output_hash"] = plain.labelled_sha256(_nameless(plain.canonical(lasting).decode()).encode())
+        told["output_preview"] = _nameless(str(told["output_preview"]))
     return told
+
+
+def _nameless(text: str) -> str:
+    # A run whose start was refused is asked for again and has another id then, as have the files that are named for it.
+    return _RUN_ID.sub("run", text)
 
 
 def _lasting(slot: dict[str, Any]) -> dict[str, Any]:

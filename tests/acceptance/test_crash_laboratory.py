@@ -5,6 +5,7 @@ The crash laboratory, on the example project: a sample in the usual suite, every
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import shutil
 import signal
@@ -325,14 +326,19 @@ def _replaced(seen: trials.Seen, **changes: object) -> trials.Seen:
     return dataclasses.replace(seen, **changes)  # type: ignore[arg-type]
 
 
-def test_another_id_of_a_run_is_no_difference() -> None:
+def test_another_id_of_a_run_is_no_difference(tmp_path: Path) -> None:
     """A file that is named for its run has another name where the run was asked for again; that is no damage."""
-    told = []
+    told, left = [], []
     for run_id in ("20260210T143000Z-crash1", "20260210T143000Z-crash2"):
         record: Any = types.SimpleNamespace(
             line={"key": "commit.draft", "output_preview": f"Drafts/{run_id}.md"},
             output={"path": f"Drafts/{run_id}.md"},
         )
-        told.append(portraits._line(record, run_id))
+        told.append(portraits._line(record))
+        drafts = tmp_path / run_id / "Drafts"
+        drafts.mkdir(parents=True)
+        (drafts / f"{run_id}.md").write_text("The ferry.")
+        left.append(portraits.of_workspace(tmp_path / run_id))
 
     assert told[0] == told[1]
+    assert left[0] == left[1] == {"Drafts/run.md": hashlib.sha256(b"The ferry.").hexdigest()}
