@@ -12,6 +12,12 @@ _INVALID = "The request is not valid."
 _UNFIT = "The request does not fit the present state."
 _ABSENT = "There is no such thing."
 
+
+def _order(code: str, path: str, message: str) -> problems.Problem:
+    flaw = errors.Flaw(path=path, code=code, message=message)
+    return problems.Problem(status=400, code=code, title=_INVALID, detail=f"{path}: {message}", flaws=[flaw])
+
+
 EXAMPLES = (
     problems.Problem(
         status=400,
@@ -32,40 +38,10 @@ EXAMPLES = (
             )
         ],
     ),
-    problems.Problem(
-        status=400,
-        code="order_incomplete",
-        title=_INVALID,
-        detail="$.order: names every task once; missing: 3",
-        flaws=[errors.Flaw(path="$.order", code="order_incomplete", message="names every task once; missing: 3")],
-    ),
-    problems.Problem(
-        status=400,
-        code="order_unknown_task",
-        title=_INVALID,
-        detail="$.order[3]: there is no task 9",
-        flaws=[errors.Flaw(path="$.order[3]", code="order_unknown_task", message="there is no task 9")],
-    ),
-    problems.Problem(
-        status=400,
-        code="order_repeats_task",
-        title=_INVALID,
-        detail="$.order[1]: task 1 is named twice",
-        flaws=[errors.Flaw(path="$.order[1]", code="order_repeats_task", message="task 1 is named twice")],
-    ),
-    problems.Problem(
-        status=400,
-        code="order_breaks_dependency",
-        title=_INVALID,
-        detail="$.order[0]: task 2 depends on 1, and cannot stand before",
-        flaws=[
-            errors.Flaw(
-                path="$.order[0]",
-                code="order_breaks_dependency",
-                message="task 2 depends on 1, and cannot stand before",
-            )
-        ],
-    ),
+    _order("order_incomplete", "$.order", "names every task once; missing: 3"),
+    _order("order_unknown_task", "$.order[3]", "there is no task 9"),
+    _order("order_repeats_task", "$.order[1]", "task 1 is named twice"),
+    _order("order_breaks_dependency", "$.order[0]", "task 2 depends on 1, and cannot stand before"),
     problems.Problem(status=404, code="plan_not_found", title=_ABSENT, detail=f"there is no plan '{_PLAN}'"),
     problems.Problem(
         status=404, code="task_not_found", title=_ABSENT, detail=f"the plan {_PLAN} has no task 9", facts={"task": 9}

@@ -34,8 +34,6 @@ TaskId = Annotated[
 ]
 """A task's number in a path."""
 
-_TASK = ("tasks_invalid", "unknown_recipe", "args_invalid", "recipe_invalid")
-
 
 @router.post(
     "",
@@ -44,7 +42,7 @@ _TASK = ("tasks_invalid", "unknown_recipe", "args_invalid", "recipe_invalid")
     responses=declared(
         plan_answers.PlanShown,
         *sessions.CHANGED,
-        *_TASK,
+        *sessions.TASK,
         "too_many_tasks",
         status=201,
         meaning="The plan with the task; it is on disk.",
@@ -61,7 +59,9 @@ async def add_task(
     return sessions.shown(await desk.plans.add_task(session_id, body.task(), revision), 201)
 
 
-@router.patch("/{task_id}", summary="Change a task", responses=sessions.moved("task_not_found", "task_begun", *_TASK))
+@router.patch(
+    "/{task_id}", summary="Change a task", responses=sessions.moved("task_not_found", "task_begun", *sessions.TASK)
+)
 async def edit_task(
     desk: At, session_id: SessionId, task_id: TaskId, body: plan_bodies.TaskEditBody, if_match: IfMatch = None
 ) -> Response:
@@ -95,7 +95,7 @@ async def remove_task(
 @router.post(
     "/{task_id}/answer",
     summary="Answer the question of a task",
-    responses=sessions.moved("task_not_found", "task_begun", *_TASK),
+    responses=sessions.moved("task_not_found", "task_begun", *sessions.TASK),
 )
 async def answer_task(
     desk: At, session_id: SessionId, task_id: TaskId, body: plan_bodies.ScopingAnswerBody, if_match: IfMatch = None

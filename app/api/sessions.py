@@ -33,17 +33,19 @@ NoBody = Annotated[plan_bodies.RevisedBody | None, Body(description="May be left
 CHANGED = (*BODY, "plan_not_found", "plan_changed", "plan_damaged", "wrong_state", "no_room")
 """What any change of a plan can be refused with."""
 
+TASK = ("tasks_invalid", "unknown_recipe", "args_invalid", "recipe_invalid")
+"""What a task can be refused with as it is asked for."""
+
 ETAG = {"ETag": "Revision of the plan, for `If-Match` and `If-None-Match`."}
 """What an answer that shows a plan carries."""
 
 _PLACE = {"Location": "Address of the plan."}
-_TASKS = ("tasks_invalid", "unknown_recipe", "args_invalid", "recipe_invalid")
 _ORDER = ("order_incomplete", "order_unknown_task", "order_repeats_task", "order_breaks_dependency")
 
 _CREATED = declared(
     plan_answers.PlanShown,
     *BODY,
-    *_TASKS,
+    *TASK,
     "no_chief",
     "working_dir_refused",
     "working_dir_missing",

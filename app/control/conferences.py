@@ -170,7 +170,7 @@ def _document(new: NewConference, agents: Sequence[str] | None) -> dict[str, pla
 
 def _chosen(named: Sequence[str] | None, shelf: library.Library) -> list[str]:
     if named is None:
-        asked = (agent for agent in shelf.agents if conference.confers(agent))
+        asked = (agent for agent in shelf.agents if agent.takes_part_in(conference.NAME))
         return [agent.id for agent in asked if agent.archetype != conference.CHIEF]
     return [_id_of(name, shelf) for name in named]
 
@@ -182,7 +182,7 @@ def _id_of(name: str, shelf: library.Library) -> str:
     if any(agent.id == name for agent in shelf.agents):
         return name
     players = [agent for agent in shelf.agents if agent.archetype == name]
-    conferring = [agent for agent in players if conference.confers(agent)]
+    conferring = [agent for agent in players if agent.takes_part_in(conference.NAME)]
     return next((agent.id for agent in (*conferring, *players)), name)
 
 

@@ -51,6 +51,12 @@ class Agent:
     modes: tuple[str, ...] = ()
     """Modes it takes part in; empty: all."""
 
+    def takes_part_in(self, mode: str) -> bool:
+        """
+        Tell whether the agent takes part in a mode, e.g. `conference`.
+        """
+        return not self.modes or mode in self.modes
+
     def to_json(self) -> dict[str, plain.Json]:
         """
         Return the agent as `agents.json` holds it.
@@ -96,11 +102,15 @@ class Library:
     recipes: Mapping[str, Recipe] = field(default_factory=dict)
     """Recipes of the project by id, for those that lead to another one."""
 
-    def agent_of(self, archetype: str) -> Agent | None:
+    def agent_of(self, archetype: str, mode: str | None = None) -> Agent | None:
         """
         Return the agent that plays an archetype, or None.
+
+        Args:
+            mode: Mode that it must take part in; None: any.
         """
-        return next((agent for agent in self.agents if agent.archetype == archetype), None)
+        playing = (agent for agent in self.agents if agent.archetype == archetype)
+        return next((agent for agent in playing if mode is None or agent.takes_part_in(mode)), None)
 
 
 NO_OPTIONS: Mapping[str, plain.Json] = {"type": "object", "properties": {}, "additionalProperties": False}

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 import signal
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from app.storage import points
-from tests.acceptance import drafting
+from tests.acceptance import drafting, kills
 from tests.acceptance.forked_service import Service
 from tests.integration import conferring
 
@@ -33,7 +33,6 @@ SAMPLE = (
     ("run.before_ended", 1),
     ("run.after_ended", 1),
 )
-NOT_REACHED = "not reached"
 POINTS = (
     "step.before_started", "step.after_started", "step.performing", "step.performed", "step.before_append",
     "step.after_append", "step.before_receipt", "step.after_receipt", "step.delivered", "run.before_ended",
@@ -105,7 +104,7 @@ def judge(project: Path, point: str, nth: int, undisturbed: Left) -> str | None:
     if http and run_id and drafting.wait(http, run_id):
         service.stop()
     if service.ended() != -signal.SIGKILL:
-        return NOT_REACHED
+        return kills.NOT_REACHED
     recorded = drafting.recorded(project)
     before = {run_id: len(drafting.begun(project, run_id)) for run_id, _, _ in recorded}
     left = through(project)
@@ -119,28 +118,14 @@ def judge(project: Path, point: str, nth: int, undisturbed: Left) -> str | None:
 
 def test_a_sample_of_kills(tmp_path: Path, undisturbed: Left) -> None:
     """Killed between two writes, the service ends the conference the same way, with one issue, and repeats no step."""
-    with ThreadPoolExecutor(2) as threads:
-        judged = threads.map(
-            lambda kill: judge(tmp_path / f"{kill[0]}{kill[1]}", kill[0], kill[1], undisturbed), SAMPLE
-        )
-
-    assert [wrong for wrong in judged if wrong is not None] == []
+    assert kills.sampled(tmp_path, SAMPLE, partial(judge, undisturbed=undisturbed)) == []
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 def test_every_kill(tmp_path: Path, undisturbed: Left) -> None:
     """The same for every passing of every point of the engine and the storage."""
-
-    def sweep(point: str) -> list[str | None]:
-        judged: list[str | None] = []
-        while NOT_REACHED not in judged:
-            nth = len(judged) + 1
-            judged.append(judge(tmp_path / f"{point}{nth}", point, nth, undisturbed))
-        return judged[:-1]
-
-    with ThreadPoolExecutor(2) as threads:
-        judged = [wrong for found in threads.map(sweep, POINTS + points.POINTS) for wrong in found]
+    judged = kills.every(tmp_path, POINTS + points.POINTS, partial(judge, undisturbed=undisturbed))
 
     assert [wrong for wrong in judged if wrong is not None] == []
     assert len(judged) > 100

@@ -7,14 +7,14 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.storage import points
-from tests.acceptance import drafting
+from tests.acceptance import drafting, kills
 from tests.acceptance.forked_service import Service
 
 ENGINE_POINTS = (
@@ -66,7 +66,6 @@ SPECIFIED = (
 )
 """Fields of a journal line that execution-modes, appendix A, names."""
 
-NOT_REACHED = "not reached"
 
 Left = dict[str, Any]
 
@@ -111,7 +110,7 @@ def judge(project: Path, point: str, nth: int, undisturbed: Left) -> str | None:
     """
     drafting.make_project(project)
     if not dies(project, f"{point}:{nth}"):
-        return NOT_REACHED
+        return kills.NOT_REACHED
     recorded = drafting.recorded(project)
     before = {run_id: drafting.begun(project, run_id) for run_id, _, _ in recorded}
     left = through(project)
@@ -128,31 +127,14 @@ def judge(project: Path, point: str, nth: int, undisturbed: Left) -> str | None:
 
 def test_a_sample_of_kills(tmp_path: Path, undisturbed: Left) -> None:
     """Killed between two writes, the service brings the run to the same slots and records, and repeats no step."""
-    with ThreadPoolExecutor(2) as threads:
-        judged = threads.map(
-            lambda kill: judge(tmp_path / f"{kill[0]}{kill[1]}", kill[0], kill[1], undisturbed), SAMPLE
-        )
-
-    assert [wrong for wrong in judged if wrong is not None] == []
+    assert kills.sampled(tmp_path, SAMPLE, partial(judge, undisturbed=undisturbed)) == []
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 def test_every_kill(tmp_path: Path, undisturbed: Left) -> None:
     """The same for every passing of every point of the engine, the pool and the storage."""
-
-    def sweep(point: str) -> list[str | None]:
-        judged: list[str | None] = []
-        for nth in range(1, 1000):
-            project = tmp_path / f"{point}{nth}"
-            judged.append(judge(project, point, nth, undisturbed))
-            if judged[-1] == NOT_REACHED:
-                return judged[:-1]
-            shutil.rmtree(project)
-        return judged
-
-    with ThreadPoolExecutor(2) as threads:
-        judged = [wrong for found in threads.map(sweep, ENGINE_POINTS + points.POINTS) for wrong in found]
+    judged = kills.every(tmp_path, ENGINE_POINTS + points.POINTS, partial(judge, undisturbed=undisturbed))
 
     assert [wrong for wrong in judged if wrong is not None] == []
     assert len(judged) > 150

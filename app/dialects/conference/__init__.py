@@ -12,23 +12,16 @@ from app.dialects.conference import driver, schema
 from app.dialects.conference.schema import CHIEF, NAME
 from app.engine import json_schemas, library, plain, ports, runs
 
-__all__ = ["CHIEF", "NAME", "Conference", "chief_of", "confers"]
+__all__ = ["CHIEF", "NAME", "Conference", "chief_of"]
 
 _TAKEN = (driver.TOOL, driver.TRANSCRIPT)
-
-
-def confers(agent: library.Agent) -> bool:
-    """
-    Tell whether an agent takes part in conferences.
-    """
-    return not agent.modes or NAME in agent.modes
 
 
 def chief_of(shelf: library.Library) -> library.Agent | None:
     """
     Return the agent that gathers the evidence, None where there is none.
     """
-    return next((agent for agent in shelf.agents if agent.archetype == CHIEF and confers(agent)), None)
+    return shelf.agent_of(CHIEF, NAME)
 
 
 class Conference:
@@ -141,11 +134,11 @@ def _people_flaws(recipe: library.Recipe, shelf: library.Library) -> Iterator[er
 def _agent_flaw(agent_id: str, before: Sequence[str], shelf: library.Library) -> tuple[str, str] | None:
     agent, chief = next((each for each in shelf.agents if each.id == agent_id), None), chief_of(shelf)
     if agent is None:
-        known = {name for each in shelf.agents if confers(each) for name in (each.id, each.archetype)}
+        known = {name for each in shelf.agents if each.takes_part_in(NAME) for name in (each.id, each.archetype)}
         return "unknown_agent", f"there is no agent {agent_id!r:.80}{json_schemas.nearest(agent_id, known)}"
     if chief is not None and agent.id == chief.id:
         return "agent_is_chief", f"{agent_id} is the chief, who gathers the evidence for the others"
-    if not confers(agent):
+    if not agent.takes_part_in(NAME):
         return "agent_not_conferring", f"{agent_id} takes part in {', '.join(agent.modes)} only"
     if agent_id in before:
         return "repeated_agent", f"{agent_id} is named before"

@@ -48,7 +48,7 @@ def check(shelf: library.Library) -> list[errors.Flaw]:
     """
     Return what keeps a project's intents from being split into tasks: `no_chief`, where no agent plays that role.
     """
-    if _chief(shelf) is not None:
+    if shelf.agent_of(ARCHETYPE, MODE) is not None:
         return []
     message = (
         f"no agent with the archetype {ARCHETYPE} takes part in pipelines, so nobody can split an intent into tasks"
@@ -90,7 +90,7 @@ class Decomposition:
         Raises:
             errors.RequestInvalid: `no_chief`.
         """
-        chief = _chief(library)
+        chief = library.agent_of(ARCHETYPE, MODE)
         if chief is None:
             flaws = check(library)
             raise errors.RequestInvalid(flaws[0].message, code=flaws[0].code, flaws=flaws)
@@ -127,8 +127,3 @@ class Decomposition:
             errors.RunFailed: the chief did not answer, or gave no valid tasks twice (`decomposition_invalid`).
         """
         return await driver.drive(ctx)
-
-
-def _chief(shelf: library.Library) -> library.Agent | None:
-    playing = (agent for agent in shelf.agents if agent.archetype == ARCHETYPE)
-    return next((agent for agent in playing if not agent.modes or MODE in agent.modes), None)

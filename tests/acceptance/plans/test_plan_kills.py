@@ -5,19 +5,16 @@ The service, killed while a session plan is made, begun, at work, paused or aski
 from __future__ import annotations
 
 import json
-import shutil
 import signal
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance import drafting
+from tests.acceptance import drafting, kills
 from tests.acceptance.forked_service import Service
 from tests.acceptance.plans import working
 from tests.acceptance.plans.working import Left, are
-
-NOT_REACHED = "not reached"
 
 PLAN_POINTS = ("storage.plan.before_write", "storage.plan.before_rename", "storage.plan.after_rename")
 OTHER_POINTS = (
@@ -68,7 +65,7 @@ def judge(project: Path, point: str, nth: int, undisturbed: Left) -> str | None:
     """
     working.make_project(project)
     if not dies(project, f"{point}:{nth}"):
-        return NOT_REACHED
+        return kills.NOT_REACHED
     before = drafting.recorded(project)
     left = working.through(project)
     if left != undisturbed:
@@ -88,31 +85,14 @@ def test_an_undisturbed_plan(undisturbed: Left) -> None:
 
 def test_a_sample_of_kills(tmp_path: Path, undisturbed: Left) -> None:
     """Killed between two writes, the service brings the plan to the same end, one run per task, no step paid twice."""
-    with ThreadPoolExecutor(2) as threads:
-        judged = threads.map(
-            lambda kill: judge(tmp_path / f"{kill[0]}{kill[1]}", kill[0], kill[1], undisturbed), SAMPLE
-        )
-
-    assert [wrong for wrong in judged if wrong is not None] == []
+    assert kills.sampled(tmp_path, SAMPLE, partial(judge, undisturbed=undisturbed)) == []
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 def test_every_kill(tmp_path: Path, undisturbed: Left) -> None:
     """The same for every passing of every point of plans, and of the points of runs that a plan cares about."""
-
-    def sweep(point: str) -> list[str | None]:
-        judged: list[str | None] = []
-        for nth in range(1, 1000):
-            project = tmp_path / f"{point}{nth}"
-            judged.append(judge(project, point, nth, undisturbed))
-            if judged[-1] == NOT_REACHED:
-                return judged[:-1]
-            shutil.rmtree(project)
-        return judged
-
-    with ThreadPoolExecutor(2) as threads:
-        judged = [wrong for found in threads.map(sweep, PLAN_POINTS + OTHER_POINTS) for wrong in found]
+    judged = kills.every(tmp_path, PLAN_POINTS + OTHER_POINTS, partial(judge, undisturbed=undisturbed))
 
     assert [wrong for wrong in judged if wrong is not None] == []
     assert len(judged) > 80
