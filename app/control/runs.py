@@ -63,6 +63,7 @@ class Runs:
         if repeated is not None:
             return await self._found(repeated)
         start = self._starter.prepare(request, await self._parent(request), own)
+        self._engine.expect(start.run_id)
         with faults.told():
             created = await self._joining.create(start, request)
         if created.existed:

@@ -67,6 +67,11 @@ class RunEngine(Protocol):
     Execute runs, on whatever engine.
     """
 
+    def expect(self, run_id: str) -> None:
+        """
+        Take note of a run that is about to be made, so that it is not taken for one that an earlier process left.
+        """
+
     async def submit(self, run_id: str) -> RunState:
         """
         Queue an accepted run; tell whether it has a slot at once (`running`) or waits (`pending`).

@@ -16,6 +16,7 @@ import pytest
 from app import bootstrap, errors, settings
 from app.control import children, requests
 from app.engine import operations, ports, records, runs, states, stores
+from app.storage import disk_store
 from tests.acceptance import programs
 
 SERVE = bootstrap.Use(address="http://127.0.0.1:1")
@@ -112,6 +113,27 @@ async def test_only_the_service_continues_unfinished_runs(project: programs.Proj
     async with bootstrap.build(chosen(project), SERVE) as room:
         assert await room.engine.recovered() == 1
         assert await room.engine.ended(run_id) is states.RunState.DONE
+
+
+async def test_what_is_started_at_once_is_not_told_as_recovered(
+    project: programs.Project, monkeypatch: pytest.MonkeyPatch
+):
+    """
+    A run that somebody starts before the room has looked for what was left counts not as unfinished work of before.
+    """
+    started = asyncio.Event()
+    unhurried = disk_store.DiskStore.list_unfinished
+
+    async def look_later(store: disk_store.DiskStore) -> list[stores.RunSummary]:
+        await started.wait()
+        return await unhurried(store)
+
+    monkeypatch.setattr(disk_store.DiskStore, "list_unfinished", look_later)
+    project.say(draft=[{"hang": True}])
+    async with bootstrap.build(chosen(project, stop_grace_seconds=0.0), SERVE) as room:
+        await start_small(room)
+        started.set()
+        assert await room.engine.recovered() == 0
 
 
 async def test_secrets_are_masked_everywhere(project: programs.Project):

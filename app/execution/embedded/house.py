@@ -65,6 +65,8 @@ class House:
         """Whether no step is begun any more."""
         self.ended: set[str] | None = set()
         """Runs that have ended here while rows were read that may not show it; None once nobody reads such rows."""
+        self.expected: set[str] | None = set()
+        """Runs that were made here while rows were read; None once nobody reads such rows."""
         self._loader = Loader(store, dialects, equipment, self._seat, self.changes.note)
         self._walks = Walks(equipment.clock, self._loader.loaded, kept_loaded, self._put_to_sleep, died)
         self._doors = asyncio.Semaphore(_MOST_WOKEN)
@@ -100,6 +102,13 @@ class House:
         self.parked.pop(stay.run_id, None)
         self.changes.note(stay.run_id)
         return stay
+
+    def know_found(self) -> None:
+        """
+        Take note that all rows have been read that tell what earlier processes left.
+        """
+        self.seats.know_workspaces()
+        self.ended = self.expected = None
 
     def hold_workspace(self, summary: stores.RunSummary) -> None:
         """

@@ -105,6 +105,13 @@ class Pool:
 
     # -- runs
 
+    def expect(self, run_id: str) -> None:
+        """
+        Take note of a run that is about to be made.
+        """
+        if self._house.expected is not None:
+            self._house.expected.add(run_id)
+
     async def submit(self, run_id: str) -> states.RunState:
         """
         Queue an accepted run.
@@ -248,8 +255,7 @@ class Pool:
             asking = [summary.run_id for summary in unfinished if summary.status == states.RunState.WAITING]
             self._helpers.begin(self._answers.let_ask(asking), "questions")
         else:
-            self._house.seats.know_workspaces()
-            self._house.ended = None
+            self._house.know_found()
 
     def _run_left(self, run_id: str, state: states.RunState) -> None:
         if not state.finished or self._house.stopping:

@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 async def recover(store: stores.RunStore, house: House) -> list[stores.RunSummary]:
     """
-    Queue every unfinished run of the service, oldest first, and return them.
+    Queue every unfinished run of the service, oldest first, and return those that an earlier process left.
 
     Paused runs stay where they are, unless their journal says otherwise than their row. Workspaces are granted only
     when it is known which are held, since a run holds its own through pauses and restarts.
@@ -27,9 +27,9 @@ async def recover(store: stores.RunStore, house: House) -> list[stores.RunSummar
     for summary in unfinished:
         if summary.exclusive_workspace or summary.status == states.RunState.PAUSED:
             await _look(store, house, summary)
-    house.seats.know_workspaces()
-    house.ended = None
-    return unfinished
+    left = [summary for summary in unfinished if summary.run_id not in (house.expected or ())]
+    house.know_found()
+    return left
 
 
 def _queue(house: House, *summaries: stores.RunSummary) -> None:

@@ -300,7 +300,7 @@ class SlowRows(memory.MemoryStore):
 
 
 async def test_a_run_that_ended_while_rows_were_read_is_not_queued_again() -> None:
-    """A run that came and ended during recovery is not taken for one that a killed process left."""
+    """A run that was left and ended during recovery is not queued once more when its old row is read."""
     bench = Bench()
     store = SlowRows(bench)
     bench.take_store(store)
@@ -319,5 +319,30 @@ async def test_a_run_that_ended_while_rows_were_read_is_not_queued_again() -> No
     assert found == 1
     assert bench.pool.standing(run_id) is None
     assert bench.probes.count("pool.queued") == 1
+
+    await bench.close()
+
+
+@pytest.mark.parametrize("submitted", [False, True])
+async def test_a_run_that_came_while_rows_were_read_is_not_told_as_recovered(submitted: bool) -> None:
+    """What is made after the start counts not as left by an earlier process, be it submitted already or not yet."""
+    bench = Bench()
+    store = SlowRows(bench)
+    bench.take_store(store)
+    await store.start()
+    left = await bench.create(*toys.tools("one"))
+    bench.pool.start()
+    bench.pool.expect("20260210T143001Z-000000")
+    fresh = await bench.create(*toys.tools("two"), run_id="20260210T143001Z-000000")
+    if submitted:
+        await bench.pool.submit(fresh)
+    await bench.until(lambda: store.looked)
+    store.arrive.set()
+    found = await pools.soon(bench.pool.recovered())
+    await bench.pool.submit(fresh)
+    ended = await bench.ended(left, fresh)
+
+    assert found == 1
+    assert ended == [RunState.DONE, RunState.DONE]
 
     await bench.close()
