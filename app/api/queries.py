@@ -50,6 +50,7 @@ class RunsQuery(BaseModel):
     created_after: _Instant | None = Field(None, description="Only runs created at or after this instant.")
     created_before: _Instant | None = Field(None, description="Only runs created before this instant.")
     parent_run_id: _Plain | None = Field(None, description="Only runs that this run started.")
+    session_id: _Plain | None = Field(None, description="Only runs of this work session, or of the plan of this id.")
     limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Most runs of a page.")
     cursor: _Plain | None = Field(None, description="Where the page begins, from the `Link` of the one before.")
 
@@ -67,6 +68,7 @@ class RunsQuery(BaseModel):
             created_after=_stamp(self.created_after),
             created_before=_stamp(self.created_before),
             parent_run_id=self.parent_run_id,
+            session_id=self.session_id,
             limit=self.limit,
             cursor=_read_cursor(self.cursor),
         )

@@ -211,6 +211,8 @@ class RunQuery:
     """Only runs created before this instant."""
     parent_run_id: str | None = None
     """Only runs that this run started."""
+    session_id: str | None = None
+    """Only runs of this work session."""
     limit: int = 100
     """Most runs to return, 1 to 1,000."""
     cursor: tuple[str, str] | None = None

@@ -221,7 +221,7 @@ def _finished(run: stores.RunSummary) -> bool:
 
 
 def _fits(run: stores.RunSummary, query: stores.RunQuery) -> bool:
-    wanted = {"status": query.status, "recipe_id": query.recipe_id, "parent_run_id": query.parent_run_id}
+    wanted = {name: getattr(query, name) for name in ("status", "recipe_id", "parent_run_id", "session_id")}
     if any(value is not None and getattr(run, name) != value for name, value in wanted.items()):
         return False
     if query.label is not None and run.labels.get(query.label[0]) != query.label[1]:

@@ -31,6 +31,7 @@ async def filled(house: House) -> None:
             "recipe_id": "even" if number % 2 == 0 else "odd",
             "labels": {"team": "a" if number < 3 else "b", "number": str(number)},
             "parent_run_id": "r0" if number == 4 else None,
+            "session_id": "sp_one" if number > 2 else "sp_other",
         }
         await store.create(houses.start(f"r{number}", **facts))
     log = await store.open("r1")
@@ -52,6 +53,11 @@ async def filled(house: House) -> None:
         ({"created_before": "2026-02-10T14:32:00.000Z"}, ["r1", "r0"]),
         ({"created_before": "2026-02-10T15:32:00+01:00"}, ["r1", "r0"]),
         ({"parent_run_id": "r0"}, ["r4"]),
+        ({"session_id": "sp_one"}, ["r4", "r3"]),
+        ({"session_id": "sp_other", "recipe_id": "even", "label": ("team", "a")}, ["r2", "r0"]),
+        ({"session_id": "sp_other", "status": "done", "created_before": "2026-02-10T14:32:00Z"}, ["r1"]),
+        ({"session_id": "sp_other", "cursor": ("2026-02-10T14:31:00.000Z", "r1")}, ["r0"]),
+        ({"session_id": "sp"}, []),
         ({"limit": 2}, ["r4", "r3"]),
         ({"limit": 2, "cursor": ("2026-02-10T14:33:00.000Z", "r3")}, ["r2", "r1"]),
         ({"cursor": ("2026-02-10T14:30:00.000Z", "r0")}, []),

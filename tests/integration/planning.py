@@ -203,9 +203,9 @@ class Planned(served.Served):
         """
         Return every run of a plan's session, oldest first.
         """
-        rows = (await self.http.get("/api/runs", params={"limit": 1000})).json()
-        details = [await self.show(row["run_id"]) for row in reversed(rows)]
-        return [run for run in details if run["session_id"] == plan["session_id"]]
+        query: dict[str, Any] = {"limit": 1000, "session_id": plan["session_id"]}
+        rows = (await self.http.get("/api/runs", params=query)).json()
+        return [await self.show(row["run_id"]) for row in reversed(rows)]
 
     def file(self, plan: Plan) -> Path:
         """

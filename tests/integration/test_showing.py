@@ -51,10 +51,10 @@ async def test_runs_are_listed_newest_first(service: served.Served) -> None:
 
 
 async def test_runs_are_filtered(service: served.Served) -> None:
-    """Status, recipe, label and time narrow the list, and filters are combined."""
-    first = (await service.run("quick", labels={"book": "one"}))["run_id"]
-    second = (await service.run("picky", args={"scene_path": "a.md", "other_path": "b.md"}))["run_id"]
-    third = (await service.run("quick", labels={"book": "two:three"}))["run_id"]
+    """Status, recipe, label, session and time narrow the list, and filters are combined."""
+    first = (await service.run("quick", labels={"book": "one"}, session_id="one"))["run_id"]
+    second = (await service.run("picky", args={"scene_path": "a.md", "other_path": "b.md"}, session_id="two"))["run_id"]
+    third = (await service.run("quick", labels={"book": "two:three"}, session_id="two"))["run_id"]
     middle = (await service.show(second))["created_at"]
 
     async def found(**query: str) -> set[str]:
@@ -64,6 +64,9 @@ async def test_runs_are_filtered(service: served.Served) -> None:
     assert await found(status="failed") == {second}
     assert await found(recipe_id="quick") == {first, third}
     assert await found(label="book:two:three") == {third}
+    assert await found(session_id="two") == {second, third}
+    assert await found(session_id="two", status="done", label="book:two:three") == {third}
+    assert await found(session_id="none") == set()
     assert await found(created_after=middle) == {second, third}
     assert await found(created_before=middle) == {first}
     assert await found(recipe_id="quick", label="book:one", status="done") == {first}

@@ -8,7 +8,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Table, bindparam, select, tuple_
+from sqlalchemy import ColumnElement, Select, Table, bindparam, func, select, tuple_
 
 from app.engine import states, stores
 from app.storage import index
@@ -16,7 +16,7 @@ from app.storage.sql.rows import LABELS, ROW, RUNS, UNFINISHED, summaries
 from app.storage.sql.sessions import ReadSession
 
 _UNFINISHED_STATES = frozenset(state.value for state in states.RunState if not state.finished)
-_ALIKE = ("status", "recipe_id", "parent_run_id")
+_ALIKE = ("session_id", "status", "recipe_id", "parent_run_id")
 
 
 def list_runs(session: ReadSession, query: stores.RunQuery) -> list[stores.RunSummary]:
@@ -25,10 +25,11 @@ def list_runs(session: ReadSession, query: stores.RunQuery) -> list[stores.RunSu
 
     It begins behind the last run of the page before, not at an offset, so that runs which come in meanwhile shift
     nothing and a late page costs what the first does. Each filter has an index in the order of the list, so that no
-    page sorts anything. A label's index leads the others, except for the unfinished states, which few runs are in.
+    page sorts anything. A session's leads the others, since few runs are of one; then a label's does, except for the
+    unfinished states, which few runs are in.
     """
     asked = dict(_asked(query))
-    led_by_label = query.label is not None and query.status not in _UNFINISHED_STATES
+    led_by_label = query.label is not None and query.session_id is None and query.status not in _UNFINISHED_STATES
     return summaries(session, session.rows(_page(frozenset(asked), led_by_label), asked))
 
 
@@ -70,7 +71,9 @@ def _page(asked: frozenset[str], led_by_label: bool) -> Select[Any]:
 def _filters(asked: frozenset[str], leading: Table) -> Iterator[ColumnElement[bool]]:
     for name in _ALIKE:
         if name in asked:
-            yield RUNS.c[name] == bindparam(name)
+            # Compared as an expression, a column leaves the lead to the index of the session.
+            aside = "session_id" in asked and name != "session_id"
+            yield (func.coalesce(RUNS.c[name], "") if aside else RUNS.c[name]) == bindparam(name)
     if "label_name" in asked:
         carries = (LABELS.c.name == bindparam("label_name"), LABELS.c.value == bindparam("label_value"))
         if leading is LABELS:

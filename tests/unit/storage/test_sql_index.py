@@ -194,6 +194,10 @@ def _find_busy(session: sessions.ReadSession) -> str | None:
         ({"label": ("team", "a")}, "ix_run_labels_value"),
         ({"label": ("team", "a"), "status": "done", "recipe_id": "r"}, "ix_run_labels_value"),
         ({"label": ("team", "a"), "status": "running"}, "ix_runs_status"),
+        ({"session_id": "s"}, "ix_runs_session"),
+        ({"session_id": "s", "status": "failed", "recipe_id": "r"}, "ix_runs_session"),
+        ({"session_id": "s", "status": "running", "parent_run_id": "r0"}, "ix_runs_session"),
+        ({"session_id": "s", "label": ("team", "a"), "status": "done"}, "ix_runs_session"),
     ],
 )
 @pytest.mark.parametrize("span", [{}, {"created_after": AT, "created_before": "2026-02-10T15:00:00.000Z"}])
