@@ -39,7 +39,7 @@ class ConferenceBody(BaseModel):
     allowed_tools: Annotated[list[_Name], Field(max_length=200)] | None = Field(
         None, description="Tools that the chief may call; by default all, an empty list: none."
     )
-    require_tool: bool = Field(False, description="Whether the chief must call at least one tool.")
+    require_tool: bool = Field(False, description="Whether at least one call of the chief must bring something.")
     max_tool_calls: int = Field(
         conferences.USUAL_TOOL_CALLS,
         ge=1,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--agent", "agents", multiple=True, metavar="ID", help="Agent or archetype to ask; repeatable.")
 @click.option("--tool", "tools", multiple=True, metavar="NAME", help="Tool that the chief may call; repeatable.")
 @click.option("--no-tools", is_flag=True, help="Let the chief call none.")
-@click.option("--require-tool", is_flag=True, help="Fail if the chief calls none.")
+@click.option("--require-tool", is_flag=True, help="Fail if no call of the chief brings anything.")
 @click.option("--max-tool-calls", type=click.IntRange(1, 20), default=5, show_default=True, help="Calls of the chief.")
 @click.option("--working-dir", metavar="DIR", help="Folder that tools look into, below the project or absolute.")
 @click.option("--session", "session_id", metavar="ID", help="Work session that it belongs to.")

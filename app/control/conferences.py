@@ -41,7 +41,7 @@ class NewConference:
     allowed_tools: Sequence[str] | None = None
     """Tools that the chief may call; None: all, empty: none."""
     require_tool: bool = False
-    """Whether the chief must call at least one."""
+    """Whether at least one call of the chief must bring something."""
     max_tool_calls: int = USUAL_TOOL_CALLS
     """Calls that it may make."""
     session_id: str | None = None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from app.engine import plain
-from app.engine.records import BlobRef
+from app.engine.records import BlobRef, Record
 from app.engine.states import RunState
 
 
@@ -51,6 +51,34 @@ class Slot:
         if self.blob is not None:
             shown["blob"] = self.blob.to_json()
         return shown | {"sha256": self.sha256, "summary": self.summary}
+
+
+def pointer(record: Record) -> Slot:
+    """
+    Return the slot that a tool call fills, which points at its receipt.
+    """
+    return Slot(
+        type="pointer",
+        receipt_id=record.receipt_id,
+        sha256=record.output_sha256 or "",
+        summary=record.summary,
+        key=record.key,
+    )
+
+
+def artifact(record: Record, agent_id: str) -> Slot:
+    """
+    Return the slot that an agent's reply fills.
+    """
+    return Slot(
+        type="artifact",
+        agent_id=agent_id,
+        text=record.output,
+        blob=record.blob,
+        sha256=record.output_sha256 or "",
+        summary=record.summary,
+        key=record.key,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -181,6 +181,19 @@ async def test_a_tool_can_be_required(service: served.Served) -> None:
     assert again["status"] == "done", again["error"]
 
 
+async def test_a_required_call_must_bring_something(service: served.Served) -> None:
+    """A chief whose calls all fail is told so, may not end, and fails the run when no call is left."""
+    service.project.say("chief", text=call("prose_analyzer", nonsense=1))
+    service.project.say("chief#2", text=DONE)
+    service.project.say("chief#3", text=call("prose_analyzer", nonsense=2))
+    run = await held(service, require_tool=True, max_tool_calls=2)
+    told = (await service.http.get(f"/api/runs/{run['run_id']}/logs/chief%233.1.prompt.md")).text
+
+    assert (run["status"], run["error"]["code"], run["error"]["key"]) == ("failed", "tool_required", "chief#3")
+    assert [each["code"] for each in run["error"]["detail"]["failed"]] == ["invalid_args", "invalid_args"]
+    assert "No call has brought anything yet." in told
+
+
 async def test_who_is_asked(service: served.Served) -> None:
     """Agents are named by id or archetype, in the order of the request; unnamed, everybody who confers is asked."""
     named = await held(service, agents=["writer", "critic-1"], allowed_tools=[])

@@ -141,16 +141,7 @@ class _Machine:
         return records.Place(step_id=step, step_index=index, output_slot=step, visit=self._state.visit)
 
     def _fill(self, record: records.Record) -> None:
-        slot = slots.Slot(
-            type="artifact",
-            agent_id=self._backend,
-            text=record.output,
-            blob=record.blob,
-            sha256=record.output_sha256 or "",
-            summary=record.summary,
-            key=record.key,
-        )
-        self._ctx.fill(self._state.current_step, slot)
+        self._ctx.fill(self._state.current_step, slots.artifact(record, self._backend))
 
     # -- beginnings and ends
 

@@ -8,13 +8,13 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from app import errors
-from app.dialects.conference import driver, schema
+from app.dialects.conference import driver, gathering, schema
 from app.dialects.conference.schema import CHIEF, NAME
 from app.engine import json_schemas, library, plain, ports, runs
 
 __all__ = ["CHIEF", "NAME", "Conference", "chief_of"]
 
-_TAKEN = (driver.TOOL, driver.TRANSCRIPT)
+_TAKEN = (gathering.TOOL, driver.TRANSCRIPT)
 
 
 def chief_of(shelf: library.Library) -> library.Agent | None:

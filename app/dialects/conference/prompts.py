@@ -28,6 +28,7 @@ _INTERPRET = (
 )
 _ANSWER = "Answer with one JSON object and nothing else."
 _FIRST, _END = "Call a tool first.", '{"done": true} ends the gathering.'
+_AGAIN = "No call has brought anything yet. Call another tool, or call it with other arguments."
 _UNLESS = "An answer that is an abstention needs no such line.\n"
 
 
@@ -71,6 +72,18 @@ class Called:
         """
         return self.receipt_id is None
 
+    def facts(self) -> Mapping[str, plain.Json]:
+        """
+        Return how it ended, for programs.
+        """
+        return {
+            "key": self.key,
+            "tool": self.tool,
+            "status": "refused" if self.refused else "done" if self.error is None else "failed",
+            "receipt_id": self.receipt_id,
+            "code": self.error.code if self.error is not None else None,
+        }
+
     def shown(self, characters: int = ARGS_CHARACTERS) -> str:
         """
         Return tool and arguments on a line.
@@ -111,11 +124,13 @@ def chief(
     Return the prompt of one turn of the chief.
 
     Args:
+        must_call: Whether a call must still bring something before the gathering can end.
         problem: What was wrong with the turn before.
         characters: How much of all payloads together is shown.
     """
     listed = "".join(f"\n{_tool(name, tool)}" for name, tool in tools.items())
     brought = _brought(called, characters) if called else "\n\nNothing yet."
+    ending = _END if not must_call else _AGAIN if called else _FIRST
     wrong = f"Your last reply could not be used: it {problem}. " if problem else ""
     calling = f'{{"tool": "NAME", "args": {{…}}}} calls a tool; you can do that {_times(calls_left)}.'
     parts = (
@@ -123,7 +138,7 @@ def chief(
         _GATHER,
         f"Tools that you may call:{listed}",
         f"What your calls have brought:{brought}",
-        f"{wrong}{_ANSWER}\n{calling}\n{_FIRST if must_call else _END}",
+        f"{wrong}{_ANSWER}\n{calling}\n{ending}",
     )
     return ("\n\n".join(parts),)
 

@@ -60,12 +60,9 @@ Turn: TypeAlias = Call | Done | Unusable
 """What the chief says in a turn."""
 
 
-def read(reply: str, *, must_call: bool) -> Turn:
+def read(reply: str) -> Turn:
     """
     Read a reply: a JSON object, alone or in the one fenced block of the text.
-
-    Args:
-        must_call: Whether a tool must still be called, so that `{"done": true}` is no reply.
     """
     try:
         value = json_text.read(_json_of(reply))
@@ -73,7 +70,7 @@ def read(reply: str, *, must_call: bool) -> Turn:
         return Unusable(problem=refused.flaws[0].message if refused.flaws else refused.message)
     match value:
         case {"done": True} if len(value) == 1:
-            return Unusable(problem="ended the gathering before a tool was called") if must_call else Done()
+            return Done()
         case {"tool": str(tool)} if value.keys() <= {"tool", "args"} and isinstance(value.get("args", {}), dict):
             return Call(tool=tool, args=value.get("args", {}))
     return Unusable(problem="is JSON, but not one of the objects that can be answered with")

@@ -41,7 +41,7 @@ DOCUMENT: Mapping[str, plain.Json] = {
         "id": {"const": NAME, "description": "There is one recipe of this kind."},
         "agents": _NAMES | {"description": "Ids of the agents that are asked."},
         "allowed_tools": _NAMES | {"type": ["array", "null"], "description": "Tools; null: all, empty: none."},
-        "require_tool": {"type": "boolean", "description": "Whether at least one tool must be called."},
+        "require_tool": {"type": "boolean", "description": "Whether at least one tool call must bring something."},
         "max_tool_calls": {
             "type": "integer",
             "minimum": 1,

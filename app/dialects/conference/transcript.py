@@ -107,7 +107,7 @@ class Transcript:
         return {
             "kind": schema.NAME,
             "message": _clipped_message(self.message),
-            "evidence": [_call_facts(call) for call in self.called],
+            "evidence": [call.facts() for call in self.called],
             "opinions": [_opinion_facts(each, text) for each, text in zip(self.opinions, said, strict=True)],
         }
 
@@ -138,17 +138,6 @@ def _line(number: int, call: prompts.Called) -> str:
 
 def _heading(opinion: Opinion) -> str:
     return f"### {opinion.agent_id} ({opinion.archetype}): {opinion.told()}"
-
-
-def _call_facts(call: prompts.Called) -> Mapping[str, plain.Json]:
-    status = "refused" if call.refused else "done" if call.error is None else "failed"
-    return {
-        "key": call.key,
-        "tool": call.tool,
-        "status": status,
-        "receipt_id": call.receipt_id,
-        "code": call.error.code if call.error is not None else None,
-    }
 
 
 def _opinion_facts(opinion: Opinion, text: str) -> Mapping[str, plain.Json]:

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from app.dialects import evidence
+from app.dialects import evidence, frozen_agents
 from app.dialects.control_room import done, prompts, refs
 from app.engine import operations, plain, ports, records, runs, slots, states
 
@@ -73,14 +73,8 @@ class _Pipeline:
             raise await done.refused(self._ctx, self._values, key, place, error, tool=step["tool"]) from error
         call = operations.ToolCall(tool=step["tool"], args=args, **_limits(step))
         record = done.successful(await self._ctx.perform(key, call, place))
-        slot = slots.Slot(
-            type="pointer",
-            receipt_id=record.receipt_id,
-            sha256=record.output_sha256 or "",
-            summary=record.summary,
-            key=key,
-        )
-        self._values.fill(step["output_slot"], refs.Filled(slot=slot, value=record.output, blob=record.blob))
+        filled = refs.Filled(slot=slots.pointer(record), value=record.output, blob=record.blob)
+        self._values.fill(step["output_slot"], filled)
 
     def _given(self, args: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
         return {name: value for name, value in args.items() if not self._left_out(value)}
@@ -139,15 +133,8 @@ class _Pipeline:
         except refs.BrokenReference as error:
             facts = {"agent_id": agent["id"], "archetype": archetype}
             raise await done.refused(self._ctx, self._values, key, place, error, **facts) from error
-        call = operations.AgentCall(
-            agent_id=agent["id"],
-            archetype=archetype,
-            backend=agent["backend"],
-            model=agent["model"],
-            prompt=prompts.joined([prompts.opening(self._ctx.run.description, earlier or {}), *body]),
-            system=agent["role"] or None,
-            **_limits(step),
-        )
+        prompt = prompts.joined([prompts.opening(self._ctx.run.description, earlier or {}), *body])
+        call = frozen_agents.call(agent, prompt, agent["role"], **_limits(step))
         return _said_something(done.successful(await self._ctx.perform(key, call, place)))
 
     async def _injected(self, piece: str | refs.Reference) -> plain.Json:

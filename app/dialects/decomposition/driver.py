@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app import errors
+from app.dialects import frozen_agents
 from app.dialects.decomposition import kinds, prompts, replies, schema, small
 from app.engine import json_schemas, operations, plain, ports, records, runs, slots
 
@@ -89,7 +90,7 @@ class _Decomposing:
         # Without files a plan can be made, too: the chief is told that there are none.
         if not record.done:
             return []
-        self._ctx.fill(FOUND, _pointer(record))
+        self._ctx.fill(FOUND, slots.pointer(record))
         payload = record.output if record.blob is None else await self._ctx.read(record.blob)
         matches: Sequence[Mapping[str, plain.Json]] = payload["matches"][: self._size.files]
         return matches
@@ -118,14 +119,10 @@ class _Decomposing:
             return _Answer(key=key, text=said, flaws=refused.flaws)
 
     def _call(self, prompt: str, form: Mapping[str, plain.Json]) -> operations.AgentCall:
-        agent = self._agent
-        return operations.AgentCall(
-            agent_id=agent["id"],
-            archetype=agent["archetype"],
-            backend=agent["backend"],
-            model=agent["model"],
-            prompt=(prompt,),
-            system=agent["role"] or None,
+        return frozen_agents.call(
+            self._agent,
+            (prompt,),
+            self._agent["role"],
             reply_schema=form,
             max_tokens=self._size.tokens,
             timeout_seconds=TIMEOUT_SECONDS,
@@ -148,16 +145,6 @@ class _Decomposing:
 
     def _show(self, finished: int) -> None:
         self._ctx.show(slots.Progress(finished_steps=finished, total_steps=STEPS))
-
-
-def _pointer(record: records.Record) -> slots.Slot:
-    return slots.Slot(
-        type="pointer",
-        receipt_id=record.receipt_id,
-        sha256=record.output_sha256 or "",
-        summary=record.summary,
-        key=record.key,
-    )
 
 
 def _invalid(answer: _Answer) -> errors.RunFailed:

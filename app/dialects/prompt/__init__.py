@@ -124,7 +124,7 @@ class Prompt:
             raise errors.RunFailed(
                 error.message, code=error.code, reason="backend-error", key=NAME, detail=error.detail, causes=(NAME,)
             )
-        ctx.fill(SLOT, _slot(record, args["backend"]))
+        ctx.fill(SLOT, slots.artifact(record, args["backend"]))
         ctx.show(slots.Progress(finished_steps=1, total_steps=1))
         return runs.Ending(reason="answered")
 
@@ -151,16 +151,4 @@ def _call(args: Mapping[str, plain.Json]) -> operations.AgentCall:
         session_created=args["session_created"],
         timeout_seconds=TIMEOUT_SECONDS,
         may_abstain=True,
-    )
-
-
-def _slot(record: records.Record, backend: str) -> slots.Slot:
-    return slots.Slot(
-        type="artifact",
-        agent_id=backend,
-        text=record.output,
-        blob=record.blob,
-        sha256=record.output_sha256 or "",
-        summary=record.summary,
-        key=record.key,
     )

@@ -113,7 +113,7 @@ class Table:
 
     def __init__(self) -> None:
         self.payloads: dict[str, Any] = dict(PAYLOADS)
-        """What tools bring; an exception is raised."""
+        """What tools bring; a list has one for each call; an exception is raised."""
         self.replies: dict[str, Any] = {}
         """What agents say, by key; a list has one for each attempt; an exception is raised."""
         self.usual = QUOTED
@@ -151,7 +151,8 @@ class Table:
     def _made(self, call: ports.Call) -> Any:
         match call.operation:
             case operations.ToolCall(tool=tool):
-                return self.payloads[tool]
+                brought = self.payloads[tool]
+                return brought.pop(0) if isinstance(brought, list) else brought
             case operations.AgentCall():
                 usual = DONE if call.key.startswith("chief") else self.usual
                 said = self.replies.get(call.key, usual)

@@ -11,6 +11,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app import errors
 from app.dialects.conference import prompts, protocol
 from app.engine.states import RunState
 from tests.unit.dialects.conference.round_table import (
@@ -54,7 +55,10 @@ def conferences(draw: Any) -> tuple[Held, dict[str, str]]:
     marks = {name: f"<{name}:{index}>" for index, name in enumerate(names)}
     for name, mark in marks.items():
         held.replies[f"opinion.{name}"] = broke_or(draw(ANSWERS), mark)
-    held.table.payloads["reader"] = {"text": draw(SAID) * draw(st.sampled_from([1, 500]))}
+    broken = errors.StepError("no disk", code="tool_failed")
+    held.table.payloads["reader"] = draw(
+        st.sampled_from([broken, {"text": draw(SAID) * draw(st.sampled_from([1, 500]))}])
+    )
     return held, marks
 
 
@@ -78,6 +82,8 @@ def test_nobody_sees_another_and_all_see_the_same(made: tuple[Held, dict[str, st
     rest = [key for key in held.disk.recorded() if key.startswith(("chief", "tool"))]
     assert len([key for key in rest if key.startswith("tool")]) <= held.recipe.document["max_tool_calls"]
     assert len([key for key in rest if key.startswith("chief")]) <= held.recipe.document["max_tool_calls"] + 1
+    if held.recipe.document["require_tool"] and asked:
+        assert any(status == "done" for key, status in held.statuses().items() if key.startswith("tool"))
     executed = {operation.tool for key, operation in held.table.operations.items() if key.startswith("tool")}
     assert executed <= set(held.disk.start.frozen["tools"])
 
@@ -101,10 +107,10 @@ def test_every_prefix_ends_the_same(made: tuple[Held, dict[str, str]], data: st.
     assert (held.manifest["error"], held.manifest["ending"]) == (manifest["error"], manifest["ending"])
 
 
-@given(st.text(max_size=300), st.booleans())
-def test_any_reply_of_the_chief_is_read(reply: str, must_call: bool) -> None:
+@given(st.text(max_size=300))
+def test_any_reply_of_the_chief_is_read(reply: str) -> None:
     """No text breaks the protocol."""
-    assert isinstance(protocol.read(reply, must_call=must_call), protocol.Call | protocol.Done | protocol.Unusable)
+    assert isinstance(protocol.read(reply), protocol.Call | protocol.Done | protocol.Unusable)
 
 
 @given(st.lists(st.integers(0, 10_000), max_size=20), st.integers(-10, 20_000))

@@ -252,17 +252,40 @@ class TestRequiringATool:
         assert await held.resume() is RunState.DONE
         assert held.table.asked[0] == ("chief#2", 2)
 
-    async def test_a_refused_call_is_none(self) -> None:
-        """Only a call that was executed counts, be it one that failed."""
+    async def test_only_a_call_that_brought_something_counts(self) -> None:
+        """Neither a refused nor a failed call will do: the chief is told, may not end, and calls on."""
+        held = Held(require_tool=True, allowed_tools=["finder"])
+        held.replies |= {"chief": call("shell"), "chief#2": call("finder"), "chief#3": DONE, "chief#4": FIND}
+        held.table.payloads["finder"] = [broke("invalid_args", "query is missing"), {"files": ["a.md"]}]
+
+        assert await held.run() is RunState.DONE
+        assert [held.statuses()[key] for key in ("tool", "tool#2", "tool#3")] == ["failed", "failed", "done"]
+        for key in ("chief#2", "chief#3", "chief#4"):
+            assert "No call has brought anything yet. Call another tool, or call it with other arguments." in (
+                held.prompt(key)
+            )
+            assert DONE not in held.prompt(key)
+            assert len(held.asked(key).reply_schema["anyOf"]) == 1
+        assert "failed: query is missing [invalid_args]" in held.prompt("chief#3")
+        assert "ended the gathering before a call has brought anything" in held.prompt("chief#4")
+        assert DONE in held.prompt("chief#5")
+
+    async def test_calls_that_all_fail_fail_the_run(self) -> None:
+        """When no call is left the run fails and tells each call; a resume repeats the last turn and its call."""
         held = Held(require_tool=True, allowed_tools=["finder"], max_tool_calls=2)
-        held.replies |= {"chief": call("shell"), "chief#2": call("shell")}
-        failed = Held(require_tool=True)
-        failed.replies["chief"] = FIND
-        failed.table.payloads["finder"] = broke("tool_failed")
+        held.replies |= {"chief": call("shell"), "chief#2": FIND}
+        held.table.payloads["finder"] = [broke("tool_failed", "no disk"), {"files": ["a.md"]}]
 
         assert await held.run() is RunState.FAILED
-        assert held.error["code"] == "tool_required"
-        assert await failed.run() is RunState.DONE
+        assert (held.error["code"], held.error["key"]) == ("tool_required", "chief#2")
+        assert "has brought anything" in held.error["message"]
+        assert held.error["detail"]["refused"] == ["shell"]
+        assert [(call["key"], call["code"]) for call in held.error["detail"]["failed"]] == [("tool#2", "tool_failed")]
+        assert held.opinions() == {}
+
+        assert await held.resume() is RunState.DONE
+        assert [key for key, _ in held.table.asked[:2]] == ["chief#2", "tool#2"]
+        assert held.manifest["ending"]["partial"] is False
 
 
 class TestOpinions:
