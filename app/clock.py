@@ -181,9 +181,12 @@ def instant(text: str) -> datetime:
     Read an instant written by `stamp`, or any ISO 8601 instant with an offset.
 
     Raises:
-        ValueError: the text is not an instant, or has no offset.
+        ValueError: the text is not an instant, has no offset, or lies outside of the years 1 to 9999 in UTC.
     """
     at = datetime.fromisoformat(text)
     if at.tzinfo is None:
         raise ValueError(f"{text!r} has no UTC offset")
-    return at.astimezone(UTC)
+    try:
+        return at.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError(f"{text!r} lies outside of the calendar in UTC") from error

@@ -32,6 +32,8 @@ def _instant(text: object) -> datetime:
     return clock.instant(str(text))
 
 
+# What no name holds, and no database takes: NUL, and halves of surrogate pairs.
+_WORDS = re.compile(r"[^\x00\ud800-\udfff]*")
 _Instant = Annotated[datetime, BeforeValidator(_instant)]
 _Label = Annotated[str, Field(max_length=400, pattern=r"^[^\x00:]+:[^\x00]*$")]
 _Plain = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00]*$")]
@@ -258,7 +260,8 @@ def _read(cursor: str, parts: int) -> list[str]:
         place = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         if isinstance(place, list) and len(place) == parts and all(isinstance(part, str) for part in place):
             clock.instant(place[0])
-            return place
+            if _WORDS.fullmatch("".join(place)):
+                return place
     except (binascii.Error, ValueError, TypeError, RecursionError) as error:
         raise _bad_cursor() from error
     raise _bad_cursor()

@@ -147,10 +147,12 @@ def test_stamp_reads_back_to_the_millisecond(microseconds: int, hours: int):
     assert timedelta(0) <= at - clock.instant(written) < timedelta(milliseconds=1)
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "2026-02-10T14:30:00"])
+@pytest.mark.parametrize(
+    "text", ["", "yesterday", "2026-02-10T14:30:00", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-00:01"]
+)
 def test_instant_refuses_what_is_no_instant(text: str):
     """
-    Text without form or offset is no instant.
+    Text without form or offset is no instant, and what lies outside of the calendar in UTC is none either.
     """
     with pytest.raises(ValueError):
         clock.instant(text)

@@ -4,8 +4,12 @@ Queries: cursors that only this service can have made.
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import json
+from typing import Any
 
+import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -74,6 +78,32 @@ def test_anything_else_is_refused(text: str) -> None:
         told = "bad_cursor" if cursor is None else "read"
 
     assert told in ("bad_cursor", "read")
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        ["0001-01-01T00:00:00+23:59", "a"],
+        ["2026-02-10T14:30:00.000Z", "\ud800"],
+        ["2026-02-10T14:30:00.000Z", "a\x00"],
+        ["2026-02-10T14:30:00.000Z", 1],
+        ["2026-02-10T14:30:00.000Z"],
+    ],
+)
+@pytest.mark.parametrize("query", [queries.RunsQuery, queries.IssuesQuery, queries.PlansQuery])
+def test_a_cursor_with_impossible_parts_is_refused(query: Any, place: list[object]) -> None:
+    """A cursor made by hand of what no list can hold is refused before any store is asked."""
+    cursor = base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+    with pytest.raises(errors.RequestInvalid) as refused:
+        query.model_validate({"cursor": cursor}).query()
+
+    assert refused.value.code == "bad_cursor"
+
+
+def test_an_instant_outside_of_the_calendar_is_refused() -> None:
+    """An instant that has no form in UTC is refused as any other text that is none."""
+    with pytest.raises(pydantic.ValidationError):
+        queries.RunsQuery.model_validate({"created_after": "0001-01-01T00:00:00+23:59"})
 
 
 @pytest.mark.parametrize("cursor", ["", "-1", "1.5", "x", "１", "9" * 16])
