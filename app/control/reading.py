@@ -68,6 +68,7 @@ class Reader:
         self._dialects = dialects
         self._answers: OrderedDict[str, _Kept] = OrderedDict()
         self._reviews: OrderedDict[tuple[str, int], asyncio.Task[views.RunView]] = OrderedDict()
+        self._forgotten = 0
 
     async def ready(self, run_id: str, last: views.RunView | None = None) -> Ready:
         """
@@ -85,12 +86,13 @@ class Reader:
         if kept is not None and kept.number == number:
             self._answers.move_to_end(run_id)
             return kept.answer
+        forgotten = self._forgotten
         view, holder, keep = await self._shown(run_id, last)
         sheet = (kept.sheet if kept else None) or Sheet()
         body = sheet.written(view, holder)
         finished = view.status.finished
         answer = Ready(body=body, etag=f'"{plain.sha256(body)[:32]}"', finished=finished)
-        if keep:
+        if keep and forgotten == self._forgotten:
             self._answers[run_id] = _Kept(number=number, answer=answer, sheet=None if finished else sheet)
             _limit(self._answers, READY_ANSWERS)
         return answer
@@ -161,11 +163,12 @@ class Reader:
 
     def forget(self, run_id: str) -> None:
         """
-        Drop what is kept of a run.
+        Drop what is kept of a run; who is about to be answered still is, but not from memory again.
         """
+        self._forgotten += 1
         self._answers.pop(run_id, None)
         for known in [known for known in self._reviews if known[0] == run_id]:
-            self._reviews.pop(known).cancel()
+            del self._reviews[known]
 
     async def _live(self, run_id: str) -> views.RunView | None:
         view = self._engine.view(run_id)

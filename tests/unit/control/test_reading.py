@@ -28,13 +28,17 @@ class CountingStore(memory.MemoryStore):
     """
 
     reads = 0
+    returned: asyncio.Event | None = None
 
     async def read(self, run_id: str) -> stores.Loaded:
         """
-        Read a run.
+        Read a run; it is returned only once it may be.
         """
         self.reads += 1
-        return await super().read(run_id)
+        loaded = await super().read(run_id)
+        if self.returned is not None:
+            await self.returned.wait()
+        return loaded
 
 
 @pytest.fixture
@@ -228,6 +232,25 @@ async def test_a_forgotten_run_is_not_found(bench: pools.Bench) -> None:
     await bench.store.delete(run_id)
     reading_room.forget(run_id)
 
+    with pytest.raises(errors.NotFound):
+        await reading_room.ready(run_id)
+
+
+async def test_a_run_that_is_deleted_while_it_is_read_is_forgotten(bench: pools.Bench) -> None:
+    """Who reads a run while it is deleted still gets what was there, and nobody gets it from memory afterwards."""
+    assert isinstance(bench.store, CountingStore)
+    run_id = await bench.submit(*toys.tools("one"))
+    await bench.ended(run_id)
+    await bench.at_rest(run_id)
+    reading_room, bench.store.returned = reader(bench), asyncio.Event()
+    polls = [asyncio.create_task(reading_room.ready(run_id)) for _ in range(2)]
+    await pools.idle()
+    await bench.store.delete(run_id)
+    reading_room.forget(run_id)
+    bench.store.returned.set()
+    answers = [await pools.soon(poll) for poll in polls]
+
+    assert [answer.finished for answer in answers] == [True, True]
     with pytest.raises(errors.NotFound):
         await reading_room.ready(run_id)
 
