@@ -115,6 +115,12 @@ EXAMPLES: Mapping[str, problems.Problem] = {
         ),
         problems.Problem(
             status=400,
+            code="resume_unchangeable",
+            title="The request is not valid.",
+            detail="a run of conference goes on as it was asked for; to ask for something else, start another one",
+        ),
+        problems.Problem(
+            status=400,
             code="unknown_decision",
             title="The request is not valid.",
             detail="'yes' is none of the gate's options: approve, deny",

@@ -150,6 +150,7 @@ async def unpause_run(desk: At, run_id: RunId, _body: _NoBody = None) -> Respons
         "unknown_step",
         "gate_denied",
         "recipe_differs",
+        "resume_unchangeable",
         "args_invalid",
         "unknown_recipe",
         "recipe_invalid",

@@ -17,6 +17,7 @@ from app.control.recipes import Catalogue
 from app.control.requests import ResumeRequest, StartRequest
 from app.control.routing import RoutingResult
 from app.control.workspaces import Workspaces
+from app.dialects import registry
 from app.engine import library, plain, runs
 
 
@@ -120,10 +121,13 @@ class Starter:
         Return what a resume puts in place of a run's frozen facts.
 
         Raises:
-            errors.RequestInvalid: the recipe is gone or broken, the arguments do not fit it, or `unknown_backend`.
+            errors.RequestInvalid: the recipe is gone or broken, the arguments do not fit it, `unknown_backend`, or
+                `resume_unchangeable`: there is no recipe file behind the run.
         """
         if request.args is None and request.options is None and not request.current_recipe:
             return {}
+        if start.dialect in registry.DRIVERS:
+            raise _unchangeable(start, request)
         args, options = {**start.args, **(request.args or {})}, {**start.options, **(request.options or {})}
         if not request.current_recipe:
             recipe = self._as_frozen(start)
@@ -178,3 +182,14 @@ class Starter:
     def _as_frozen(self, start: runs.RunStart) -> library.Recipe:
         source = json.dumps(start.recipe, ensure_ascii=False)
         return self._catalogue.dialect(start.dialect).parse(source, start.recipe_id)
+
+
+def _unchangeable(start: runs.RunStart, request: ResumeRequest) -> errors.RequestInvalid:
+    asked = {"args": request.args is not None, "options": request.options is not None, "recipe": request.current_recipe}
+    message = f"a run of {start.recipe_id} goes on as it was asked for; to ask for something else, start another one"
+    flaws = [
+        errors.Flaw(path=f"$.{name}", code="unchangeable", message="cannot be changed")
+        for name, given in asked.items()
+        if given
+    ]
+    return errors.RequestInvalid(message, code="resume_unchangeable", flaws=flaws)

@@ -63,11 +63,17 @@ def test_exit_codes_are_those_of_runs(tmp_path: Path) -> None:
     partial = programs.control_room("confer", "Why?", "--no-tools", *place)
     failed = programs.control_room("confer", "Why?", "--no-tools", "--agent", "critic", *place, code=1)
     alone = programs.control_room("confer", "Why?", "--detach", *place, code=2)
+    run_id = json.loads(programs.control_room("runs", "list", "--status", "failed", "--json", *place).stdout)[0][
+        "run_id"
+    ]
+    changed = programs.control_room("runs", "resume", run_id, "--arg", "message=Why not?", *place, code=2)
 
     assert "### critic-1 (critic): rejected for its evidence" in partial.stdout
     assert "no_opinion" in failed.stderr
     assert "### critic-1 (critic): rejected for its evidence" in failed.stdout
     assert "--detach needs --server" in alone.stderr
+    assert "start another one" in changed.stderr
+    assert "resume_unchangeable" in changed.stderr
 
 
 def test_an_interrupted_conference_can_be_resumed(tmp_path: Path) -> None:

@@ -194,6 +194,17 @@ async def test_a_required_call_must_bring_something(service: served.Served) -> N
     assert "No call has brought anything yet." in told
 
 
+async def test_a_resume_changes_nothing(service: served.Served) -> None:
+    """Neither message nor configuration can be changed: another conference is to be held, and the run stays."""
+    service.project.say("chief", text=DONE)
+    run = await held(service, require_tool=True)
+    answer = await service.http.post(f"/api/runs/{run['run_id']}/resume", json={"args": {"message": "And now?"}})
+    shown = await service.show(run["run_id"])
+
+    assert (answer.status_code, answer.json()["code"]) == (400, "resume_unchangeable")
+    assert shown["status"] == "failed"
+
+
 async def test_who_is_asked(service: served.Served) -> None:
     """Agents are named by id or archetype, in the order of the request; unnamed, everybody who confers is asked."""
     named = await held(service, agents=["writer", "critic-1"], allowed_tools=[])
