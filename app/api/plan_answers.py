@@ -95,5 +95,6 @@ class PlanShown(BaseModel):
     working_dir: str | None = Field(description="Workspace of its runs; null: the project.")
     labels: dict[str, str] = Field(description="Labels of its runs.")
     priority: int = Field(description="Priority of its runs.")
-    parent_run_id: str | None = Field(description="Run that asked for the plan.")
+    parent_run_id: str | None = Field(description="Run that asked for the plan, of this project or another one.")
+    runs_above: int = Field(description="How many runs are above those of the plan.")
     request_sha256: str | None = Field(description="Hash of the request that made it under an Idempotency-Key.")

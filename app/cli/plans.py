@@ -206,7 +206,9 @@ def _new(
     told = {name: value for name, value in given.items() if value is not None}
     if labels:
         told["labels"] = {**made.labels, **arguments.labels(labels)}
-    return dataclasses.replace(made, **{"parent_run_id": made.parent_run_id or nesting.parent_run_id()} | told)
+    if made.parent_run_id is None:
+        told |= {"parent_run_id": nesting.parent_run_id(), "runs_above": nesting.runs_above()}
+    return dataclasses.replace(made, **told)
 
 
 def _tasks(texts: tuple[str, ...], in_order: bool) -> tuple[requests.NewTask, ...]:

@@ -50,7 +50,7 @@ class ServicePlans:
         """
         Post a plan.
         """
-        body = _given(new, _BLANK_PLAN, without={"idempotency_key", "tasks"})
+        body = _given(new, _BLANK_PLAN, without={"idempotency_key", "runs_above", "tasks"})
         if new.tasks:
             body["tasks"] = [_task(task) for task in new.tasks]
         headers = {"Idempotency-Key": new.idempotency_key} if new.idempotency_key else None

@@ -72,14 +72,14 @@ class Runs:
         self._beginnings.tell(start)
         return Started(run_id=created.run_id, status=status, existed=False)
 
-    async def check(self, request: StartRequest) -> None:
+    async def check(self, request: StartRequest) -> int:
         """
-        Refuse what is wrong with a request whatever it is that the run would execute.
+        Refuse what is wrong with a request whatever it is that the run would execute; return how many runs are above.
 
         Raises:
             errors.RequestInvalid: as `Starter.check`, or `unknown_parent`.
         """
-        self._starter.check(request, await self._parent(request))
+        return self._starter.check(request, await self._parent(request))
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
         """

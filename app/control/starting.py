@@ -105,16 +105,16 @@ class Starter:
             **edition.frozen(),
         )
 
-    def check(self, request: StartRequest, parent: runs.RunStart | None = None) -> None:
+    def check(self, request: StartRequest, parent: runs.RunStart | None = None) -> int:
         """
-        Refuse what is wrong with a request whatever it is that the run would execute.
+        Refuse what is wrong with a request whatever it is that the run would execute; return how many runs are above.
 
         Raises:
             errors.RequestInvalid: a value of the wrong form, a folder that it may not work in, or it would be too deep.
         """
         requests.check(request)
-        self._depth(request, parent)
         self._workspaces.choose(request.working_dir)
+        return self._depth(request, parent)
 
     def renew(self, start: runs.RunStart, request: ResumeRequest) -> dict[str, plain.Json]:
         """

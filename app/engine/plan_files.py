@@ -99,6 +99,7 @@ class _Reader:
 
 def _plan(reader: _Reader) -> dict[str, Any]:
     created_at = reader.take("created_at", _instant, _LONG_AGO)
+    parent_run_id = reader.take("parent_run_id", _text)
     fields = {
         "session_id": reader.take("session_id", _text, "", needed=True),
         "created_by": reader.take("created_by", _text, "user"),
@@ -114,7 +115,8 @@ def _plan(reader: _Reader) -> dict[str, Any]:
         "working_dir": reader.take("working_dir", _text),
         "labels": reader.take("labels", _labels, {}),
         "priority": reader.take("priority", _priority, 0),
-        "parent_run_id": reader.take("parent_run_id", _text),
+        "parent_run_id": parent_run_id,
+        "runs_above": reader.take("runs_above", _number(0), 0 if parent_run_id is None else 1),
         "request_sha256": reader.take("request_sha256", _text),
     }
     return fields | {"other": reader.rest()}

@@ -250,7 +250,9 @@ class Plan:
     priority: int = 0
     """Priority of its runs."""
     parent_run_id: str | None = None
-    """Run that asked for the plan, so that runs cannot start runs without end."""
+    """Run that asked for the plan, of this project or another one."""
+    runs_above: int = 0
+    """How many runs are above its own, so that runs cannot start runs without end."""
     request_sha256: str | None = None
     """Hash of the request that made it under an idempotency key."""
     other: Mapping[str, plain.Json] = field(default_factory=dict)

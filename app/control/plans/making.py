@@ -47,10 +47,7 @@ class Maker:
             errors.RequestInvalid: `no_chief`, `tasks_invalid`, or a field cannot be what it is; with every flaw found.
         """
         requests.check(new)
-        plan = _frame(session_id, new, at)
-        await self._runs.check(
-            dataclasses.replace(tasks.of_plan(plan, StartRequest(description="a plan")), runs_above=None)
-        )
+        plan = await self._framed(session_id, new, at)
         if not new.tasks:
             self._chief.check()
             return dataclasses.replace(plan, created_by=plans.BY_CHIEF, awaits_chief=True)
@@ -99,6 +96,12 @@ class Maker:
         requests.check_answer(answer)
         given = {"args": answer.args, "recipe_id": answer.recipe_id, "description": answer.answer}
         return self._scoper.scoped(plan, self._scoper.answered(task, answer), scoping.given("$", given))
+
+    async def _framed(self, session_id: str, new: NewPlan, at: str) -> plans.Plan:
+        plan = _frame(session_id, new, at)
+        asked = tasks.of_plan(plan, StartRequest(description="a plan"))
+        above = await self._runs.check(dataclasses.replace(asked, runs_above=new.runs_above))
+        return dataclasses.replace(plan, runs_above=above)
 
     def _scoped(
         self, plan: plans.Plan, wanted: Sequence[plans.Task], asked: Sequence[NewTask]

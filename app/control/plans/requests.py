@@ -35,7 +35,7 @@ ANSWER_CHARACTERS = 4_000
 TASK_IDS = range(1, 1_000_000)
 """Numbers that a task can have."""
 
-_SEPARATE = frozenset({"idempotency_key"})
+_SEPARATE = frozenset({"idempotency_key", "runs_above"})
 
 
 class Left(Enum):
@@ -93,6 +93,8 @@ class NewPlan:
     """Priority of its runs, -100 to 100; higher goes first."""
     parent_run_id: str | None = None
     """Run that asks."""
+    runs_above: int | None = None
+    """How many runs are above its own, where the run that asks may be of another project; None: it is of this one."""
     idempotency_key: str | None = None
     """Key under which a repetition finds the same plan."""
 

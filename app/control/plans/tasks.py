@@ -55,8 +55,6 @@ def of_plan(plan: plans.Plan, asked: StartRequest) -> StartRequest:
     """
     Return a run's request with what all runs of a plan have in common.
     """
-    # The run that asked for the plan may have been deleted since; what it would have been told of stays true.
-    above = None if plan.parent_run_id is None else 1
     return dataclasses.replace(
         asked,
         session_id=plan.session_id,
@@ -64,7 +62,8 @@ def of_plan(plan: plans.Plan, asked: StartRequest) -> StartRequest:
         labels=plan.labels,
         priority=plan.priority,
         parent_run_id=plan.parent_run_id,
-        runs_above=above,
+        # The run that asked for the plan may be of another project, or have been deleted since.
+        runs_above=plan.runs_above,
     )
 
 

@@ -113,6 +113,7 @@ any_plan = st.builds(
     labels=st.dictionaries(texts, texts, max_size=2),
     priority=st.integers(-100, 100),
     parent_run_id=st.none() | texts,
+    runs_above=st.integers(0, 4),
     request_sha256=st.none() | texts,
     other=others,
 )

@@ -295,6 +295,21 @@ async def test_runs_start_plans_only_so_deep(desk: desks.Desk) -> None:
     assert refused.value.code == "depth_exceeded"
 
 
+async def test_a_plan_stays_as_deep_as_it_was_made(desk: desks.Desk) -> None:
+    """The run that asked for a plan may be deleted before that is started; how deep the runs are stands in the plan."""
+    run_id = None
+    for _ in range(2):
+        made = await desk.started(task("sweep it"), parent_run_id=run_id)
+        run_id = str((await desk.rested(made)).tasks[0].run_id)
+    session_id = await desk.create(task("sweep it"), parent_run_id=run_id)
+    await desk.room.runs.delete(str(run_id))
+    await desk.room.plans.approve(session_id)
+    await desk.room.plans.start(session_id)
+    last = (await desk.rested(session_id)).tasks[0].run_id
+
+    assert (await desk.room.runs.view(str(last))).start.depth == 2
+
+
 async def test_a_repeated_request_finds_its_plan(desk: desks.Desk) -> None:
     """Under one key the same request finds the plan, also when ten come at once; another request is a conflict."""
     new = requests.NewPlan(tasks=(task("sweep it"),), idempotency_key="k")
