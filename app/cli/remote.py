@@ -106,11 +106,13 @@ class ServiceClient:
                 if answer.is_error:
                     await answer.aread()
                     raise _told(answer)
-                async for line in answer.aiter_lines():
-                    if line.startswith("data:"):
-                        yield json.loads(line.removeprefix("data:"))
+                async for line in _lines(answer):
+                    if line.startswith(b"data:"):
+                        yield json.loads(line.removeprefix(b"data:"))
         except httpx.HTTPError as error:
             raise self._unreachable(error) from error
+        except ValueError as error:
+            raise self._strange(answer) from error
 
     async def detail(self, run_id: str) -> client.Answer:
         """
@@ -170,8 +172,9 @@ class ServiceClient:
         """
         Post a resume.
         """
-        body = {"from": request.from_key, "args": request.args, "recipe": "current" if request.current_recipe else None}
+        body = {"from": request.from_key, "args": request.args, "options": request.options}
         given = {name: value for name, value in body.items() if value is not None}
+        given |= {"recipe": "current"} if request.current_recipe else {}
         return self._object(await self._send("POST", _run(run_id, "resume"), json=given))
 
     async def gates(self, query: inbox.GateQuery) -> list[client.Answer]:
@@ -330,6 +333,15 @@ class ServiceClient:
         return errors.ConfigurationError(
             f"{self._server} answered with {kind} instead of JSON; is it Control Room?", code="server_error"
         )
+
+
+async def _lines(answer: httpx.Response) -> AsyncGenerator[bytes, None]:
+    # By line feeds alone: JSON may hold what else ends a line in Unicode.
+    rest = b""
+    async for part in answer.aiter_bytes():
+        *lines, rest = (rest + part).split(b"\n")
+        for line in lines:
+            yield line
 
 
 def _body(request: requests.StartRequest) -> dict[str, Any]:

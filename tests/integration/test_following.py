@@ -12,6 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
+from app import errors
+from app.cli import remote
 from tests.integration import project as projects
 from tests.integration import served
 
@@ -33,7 +35,7 @@ class Stream:
     """
 
     def __init__(self, answer: httpx.Response) -> None:
-        self._lines = answer.aiter_lines()
+        self._lines = _lines(answer)
         self.seen: list[dict[str, Any]] = []
 
     async def until_the_end(self) -> list[dict[str, Any]]:
@@ -58,6 +60,15 @@ class Stream:
             name, _, value = line.partition(": ")
             fields[name] = value
         return None
+
+
+async def _lines(answer: httpx.Response) -> AsyncIterator[str]:
+    # By line feeds alone, as the standard has it.
+    rest = ""
+    async for part in answer.aiter_text():
+        *lines, rest = (rest + part).split("\n")
+        for line in lines:
+            yield line
 
 
 def _read(fields: dict[str, str]) -> dict[str, Any]:
@@ -211,3 +222,31 @@ async def test_real_clients_wait_without_a_slot_of_the_service(service: served.S
 
     assert quick["status"] == "done"
     assert {answer.status_code for answer in answers} == {200}
+
+
+async def test_a_command_reads_events_that_hold_ends_of_lines(service: served.Served) -> None:
+    """A command that follows a run of a service reads every event, also those with line ends of Unicode in them."""
+    run_id = await service.start("draft", args={"scene_path": "Story/a\u2028b\x85c.md"})
+    async with remote.ServiceClient(str(service.http.base_url), None) as client:
+        read = [event async for event in client.follow(run_id)]
+    failed = next(event for event in read if event["type"] == "step.failed")
+
+    assert failed["data"]["error"]["detail"]["path"] == "Story/a\u2028b\x85c.md"
+    assert read == await whole(service, run_id)
+
+
+async def test_a_command_tells_that_a_stream_is_none(project: projects.Project) -> None:
+    """What is no stream of events, though it says so, is told as an answer of something else."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 12\r\n\r\ndata: {half\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with remote.ServiceClient(f"http://127.0.0.1:{port}", None) as client:
+            with pytest.raises(errors.ConfigurationError) as refused:
+                [event async for event in client.follow("20260210T143000Z-abcdef")]
+
+    assert refused.value.code == "server_error"
