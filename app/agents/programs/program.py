@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from app.agents import reply_forms
 from app.agents.configuration import BackendConfig
-from app.engine import plain, ports
+from app.engine import ports
 
 ARGUMENT_BYTES = 100_000
 """Longest text that is given as an argument; a longer one is read from standard input."""
@@ -50,9 +51,8 @@ class Turn:
         parts = [system] if system and with_system else []
         parts.append(self.prompt.text)
         if schema is not None and with_schema:
-            told = plain.canonical(plain.plain(schema)).decode()
-            parts.append(f"Answer with JSON alone that fits this JSON Schema: {told}")
-        return "\n\n---\n\n".join(parts).encode("utf-8", "replace").decode()
+            parts.append(reply_forms.in_words(schema))
+        return reply_forms.BREAK.join(parts).encode("utf-8", "replace").decode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

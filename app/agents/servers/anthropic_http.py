@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from app import clock
+from app.agents import reply_forms
 from app.agents.servers import failures, services
 from app.engine import plain, records
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 REPLY_TOKENS = 16_000
 """Longest reply where the prompt sets no limit; the interface wants one."""
 
+_ALTERNATIVES = frozenset({"anyOf", "oneOf", "allOf"})
 _ENDINGS: Mapping[str, services.Ending] = {
     "max_tokens": "cut",
     "model_context_window_exceeded": "cut",
@@ -112,19 +114,52 @@ async def _asked(client: anthropic.AsyncAnthropic, question: services.Question) 
 
 
 def _arguments(question: services.Question) -> dict[str, Any]:
-    import anthropic
-
+    said = [{"role": message.role, "content": message.text} for message in question.messages]
     arguments: dict[str, Any] = {
         "model": question.model,
-        "messages": [{"role": message.role, "content": message.text} for message in question.messages],
+        "messages": said,
         "max_tokens": question.max_tokens or REPLY_TOKENS,
     }
     if question.system:
         arguments["system"] = question.system
     if question.reply_schema is not None:
-        schema = anthropic.transform_schema(plain.plain(question.reply_schema))
-        arguments["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
+        schema = _binding(plain.plain(question.reply_schema))
+        if schema is None:
+            said[-1]["content"] += reply_forms.BREAK + reply_forms.in_words(question.reply_schema)
+        else:
+            arguments["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
     return arguments
+
+
+def _binding(schema: dict[str, Any]) -> dict[str, Any] | None:
+    """
+    Return a schema in the words of the interface; None where it has none for it, or they would allow something else.
+    """
+    import anthropic
+
+    if schema.get("type") != "object" or not _can_be_closed(schema):
+        return None
+    try:
+        return anthropic.transform_schema(schema)
+    except (AssertionError, AttributeError, TypeError, ValueError):
+        # Of the types of JSON Schema the package knows single names alone, and says otherwise in these four ways.
+        return None
+
+
+def _can_be_closed(schema: plain.Json) -> bool:
+    """
+    Tell whether each object of a schema names all that it must hold: the interface lets objects hold nothing else.
+    """
+    if isinstance(schema, list):
+        return all(_can_be_closed(part) for part in schema)
+    if not isinstance(schema, dict):
+        return True
+    if schema.get("type") == "object":
+        names = set(schema.get("properties", ()))
+        is_open = schema.get("additionalProperties", not names) is not False
+        if is_open or _ALTERNATIVES & schema.keys() or not names.issuperset(schema.get("required", ())):
+            return False
+    return all(_can_be_closed(part) for part in schema.values())
 
 
 async def _answer(stream: AsyncIterator[Any]) -> services.Answer:

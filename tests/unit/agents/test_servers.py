@@ -17,7 +17,7 @@ from app import errors
 from app.agents import backends
 from app.agents.configuration import BackendConfig
 from app.agents.servers import services, vendors
-from app.engine import agent_sessions
+from app.engine import agent_sessions, plain
 from app.storage.agent_sessions import MemoryAgentSessions
 from tests.unit.agents import around, http_service
 from tests.unit.agents.http_service import Said, completion, message, said_json
@@ -204,6 +204,44 @@ class TestAsking:
             assert second["response_format"]["json_schema"]["strict"] is False
         else:
             assert first["output_config"]["format"]["schema"]["required"] == ["outcome"]
+
+    @pytest.mark.parametrize(
+        "schema",
+        [
+            {"properties": {"a": {"type": "string"}}, "required": ["a"]},
+            {"type": "object", "properties": {"a": {}}},
+            {"type": "object", "properties": {"a": True}},
+            {"type": "object", "properties": {"a": {"type": ["string", "null"]}}},
+            {"type": "object", "properties": {"a": {"type": "array", "items": {"description": "anything"}}}},
+            {"type": "object", "properties": {"a": {"type": "object"}}},
+            {"type": "object", "properties": {"a": {"type": "object", "additionalProperties": {"type": "number"}}}},
+            {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": True},
+            {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["b"]},
+            {"type": "object", "properties": {"a": {"enum": [{"b": 1}]}}},
+            {"type": "object", "anyOf": [{"type": "object", "properties": {"a": {"type": "string"}}}]},
+            {"type": "object", "minProperties": 1},
+            {},
+        ],
+        ids=json.dumps,
+    )  # fmt: skip
+    async def test_any_schema_travels(self, dialect: Dialect, speak: Any, schema: dict[str, Any]) -> None:
+        """A form that the interface has no name for, or would narrow to nothing, is told in words instead."""
+        async with http_service.service(dialect.says('{"a":"x"}')) as running:
+            backend = speak(running)
+            begun = await backend.prompt(prompt(agent_session_id="s-1", reply_schema=schema))
+            await backend.prompt(prompt("And?", agent_session_id="s-1", session_created=True))
+        first, second = running.asked
+
+        assert begun.text == '{"a":"x"}'
+        if dialect.vendor is vendors.OPENAI:
+            assert first.body["response_format"]["json_schema"]["schema"] == schema
+        else:
+            told = plain.canonical(schema).decode()
+            assert "output_config" not in first.body
+            assert dialect.said(first.body)[-1][1].endswith(
+                f"Answer with JSON alone that fits this JSON Schema: {told}"
+            )
+        assert "JSON Schema" not in json.dumps(second.body["messages"])
 
     async def test_a_long_reply_arrives_whole(self, dialect: Dialect, speak: Any) -> None:
         """A megabyte is a reply like any other."""
