@@ -71,6 +71,8 @@ class TaskShown(BaseModel):
     error: answers.StepFault | None = Field(description="Why it failed.")
     started_at: _At | None
     ended_at: _At | None
+    idempotency_key: str | None = Field(description="Key under which a repetition of its request finds it.")
+    request_sha256: str | None = Field(description="Hash of the request that added it under an Idempotency-Key.")
 
 
 class PlanShown(BaseModel):

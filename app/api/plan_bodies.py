@@ -73,12 +73,12 @@ class TaskBody(BaseModel):
     dod: _Dod = Field("", description=_DOD)
     scoping_question: _Question | None = Field(None, description=_QUESTION)
 
-    def task(self) -> requests.NewTask:
+    def task(self, idempotency_key: str | None = None) -> requests.NewTask:
         """
-        Return the task that the body describes.
+        Return the task that the body and its header describe.
         """
-        names = self.__class__.model_fields.keys() - {"revision"}
-        return requests.NewTask(**{name: getattr(self, name) for name in names} | {"deps": tuple(self.deps)})
+        given = {name: getattr(self, name) for name in self.__class__.model_fields.keys() - {"revision"}}
+        return requests.NewTask(**given | {"deps": tuple(self.deps), "idempotency_key": idempotency_key})
 
 
 class PlanBody(BaseModel):

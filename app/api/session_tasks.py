@@ -12,7 +12,7 @@ from pydantic import BeforeValidator
 from starlette.responses import Response
 
 from app.api import bodies, plan_answers, plan_bodies, queries, sessions
-from app.api.answering import declared
+from app.api.answering import IdempotencyKey, declared
 from app.api.desk import At
 from app.api.sessions import IfMatch, NoBody, SessionId
 from app.control.plans import requests
@@ -35,28 +35,33 @@ TaskId = Annotated[
 """A task's number in a path."""
 
 
-@router.post(
-    "",
-    status_code=201,
-    summary="Add a task",
-    responses=declared(
-        plan_answers.PlanShown,
-        *sessions.CHANGED,
-        *sessions.TASK,
-        "too_many_tasks",
-        status=201,
-        meaning="The plan with the task; it is on disk.",
-        headers=sessions.ETAG,
-    ),
+_ADDED = declared(
+    plan_answers.PlanShown,
+    *sessions.CHANGED,
+    *sessions.TASK,
+    "idempotency_conflict",
+    "too_many_tasks",
+    status=201,
+    meaning="The plan with the task; it is on disk.",
+    headers=sessions.ETAG,
 )
+_ADDED[200] = _ADDED[201] | {"description": "An earlier request with this Idempotency-Key added the task."}
+
+
+@router.post("", status_code=201, summary="Add a task", responses=_ADDED)
 async def add_task(
-    desk: At, session_id: SessionId, body: plan_bodies.NewTaskBody, if_match: IfMatch = None
+    desk: At,
+    session_id: SessionId,
+    body: plan_bodies.NewTaskBody,
+    if_match: IfMatch = None,
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """
     Add a task behind the others; a finished plan is paused then.
     """
     revision = body.seen(queries.revision(if_match))
-    return sessions.shown(await desk.plans.add_task(session_id, body.task(), revision), 201)
+    added = await desk.plans.add_task(session_id, body.task(idempotency_key), revision)
+    return sessions.shown(added.plan, 200 if added.existed else 201)
 
 
 @router.patch(

@@ -94,7 +94,7 @@ class FolderPlans:
         """
         Add a task.
         """
-        return (await self._plans.add_task(session_id, new, revision)).to_json()
+        return (await self._plans.add_task(session_id, new, revision)).plan.to_json()
 
     async def edit_task(
         self, session_id: str, task_id: int, edit: requests.TaskEdit, revision: int | None

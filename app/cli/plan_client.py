@@ -72,7 +72,7 @@ class Plans(Protocol):
 
     async def add_task(self, session_id: str, new: requests.NewTask, revision: int | None) -> _Answer:
         """
-        Add a task.
+        Add a task, or find the one that an earlier request with the same key has added.
         """
 
     async def edit_task(self, session_id: str, task_id: int, edit: requests.TaskEdit, revision: int | None) -> _Answer:

@@ -38,6 +38,7 @@ _ASK = click.option("--ask", "scoping_question", metavar="TEXT", help="What must
 @_AFTER
 @_DOD
 @_ASK
+@click.option("--idempotency-key", metavar="KEY", help="A repetition with the same key adds no second task.")
 @revision
 @options.as_json
 @options.anywhere

@@ -53,7 +53,7 @@ class ServicePlans:
         body = _given(new, _BLANK_PLAN, without={"idempotency_key", "runs_above", "tasks"})
         if new.tasks:
             body["tasks"] = [_task(task) for task in new.tasks]
-        headers = {"Idempotency-Key": new.idempotency_key} if new.idempotency_key else None
+        headers = _keyed(new.idempotency_key)
         found: client.Answer = await self._ask("POST", "/api/sessions", body=body, headers=headers)
         return found
 
@@ -102,7 +102,8 @@ class ServicePlans:
         """
         Post a task.
         """
-        return await self._change("POST", _place(session_id, "tasks"), revision, _task(new))
+        headers = _keyed(new.idempotency_key)
+        return await self._change("POST", _place(session_id, "tasks"), revision, _task(new), headers)
 
     async def edit_task(
         self, session_id: str, task_id: int, edit: requests.TaskEdit, revision: int | None
@@ -143,15 +144,24 @@ class ServicePlans:
         return await self._change("POST", _place(session_id, "tasks", task_id, "retry"), revision, body)
 
     async def _change(
-        self, method: str, path: str, revision: int | None, body: Mapping[str, plain.Json] | None = None
+        self,
+        method: str,
+        path: str,
+        revision: int | None,
+        body: Mapping[str, plain.Json] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> client.Answer:
         seen = {} if revision is None else {"revision": revision}
-        found: client.Answer = await self._ask(method, path, body={**(body or {}), **seen})
+        found: client.Answer = await self._ask(method, path, body={**(body or {}), **seen}, headers=headers)
         return found
 
 
 def _task(task: requests.NewTask) -> dict[str, Any]:
-    return {"description": task.description} | _given(task, _BLANK_TASK)
+    return {"description": task.description} | _given(task, _BLANK_TASK, without={"idempotency_key"})
+
+
+def _keyed(idempotency_key: str | None) -> dict[str, str] | None:
+    return {"Idempotency-Key": idempotency_key} if idempotency_key else None
 
 
 def _given(value: Any, blank: Any, without: frozenset[str] | set[str] = frozenset()) -> dict[str, Any]:

@@ -148,7 +148,7 @@ class Issues:
             errors.Conflict: `idempotency_conflict`, the key belongs to another issue; `issue_damaged`.
             errors.NoRoom: it cannot be written.
         """
-        _refuse([*_flaws(new.title, new.body, None, new.kind), *_key_flaws(new.idempotency_key)])
+        _refuse([*_flaws(new.title, new.body, None, new.kind), *requests.key_flaws(new.idempotency_key)])
         asked = None if new.idempotency_key is None else new.sha256()
         issue_id = self._ids.token("iss_") if new.idempotency_key is None else _keyed(new.idempotency_key)
         # First of all, since what it names may be gone by the time that it is repeated.
@@ -286,12 +286,6 @@ def _flaws(title: str | None, body: str | None, note: str | None, kind: str | No
         yield _flaw("note", f"must say something, in at most {NOTE_CHARACTERS} characters")
     if kind is not None and not re.fullmatch(KIND_PATTERN, kind):
         yield _flaw("kind", "must be a word of small letters, digits, '_', '.' and '-', of at most 64 characters")
-
-
-def _key_flaws(key: str | None) -> Iterator[errors.Flaw]:
-    if key is not None and not re.fullmatch(requests.IDEMPOTENCY_KEY_PATTERN, key):
-        message = "Idempotency-Key must be 1 to 255 printable ASCII characters"
-        yield errors.Flaw(path="header.Idempotency-Key", message=message)
 
 
 def _flaw(name: str, message: str) -> errors.Flaw:

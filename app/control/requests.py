@@ -130,6 +130,15 @@ def check(request: StartRequest) -> None:
         raise errors.RequestInvalid(flaws[0].message, flaws=flaws)
 
 
+def key_flaws(key: str | None) -> list[errors.Flaw]:
+    """
+    Return what is wrong with the form of an idempotency key.
+    """
+    if key is None or re.fullmatch(IDEMPOTENCY_KEY_PATTERN, key):
+        return []
+    return [_flaw("header.Idempotency-Key", "Idempotency-Key must be 1 to 255 printable ASCII characters")]
+
+
 def _naming_flaws(request: StartRequest) -> list[errors.Flaw]:
     named = sum(value is not None for value in (request.recipe_id, request.recipe))
     flaws = []
@@ -141,9 +150,7 @@ def _naming_flaws(request: StartRequest) -> list[errors.Flaw]:
         flaws.append(_flaw("$.share_workspace", "give exclusive_workspace or share_workspace, not both"))
     if request.session_id is not None and not re.fullmatch(SESSION_ID_PATTERN, request.session_id):
         flaws.append(_flaw("$.session_id", f"session_id must match {SESSION_ID_PATTERN}"))
-    if request.idempotency_key is not None and not re.fullmatch(IDEMPOTENCY_KEY_PATTERN, request.idempotency_key):
-        flaws.append(_flaw("header.Idempotency-Key", "Idempotency-Key must be 1 to 255 printable ASCII characters"))
-    return flaws
+    return [*flaws, *key_flaws(request.idempotency_key)]
 
 
 def _task_flaws(request: StartRequest) -> list[errors.Flaw]:

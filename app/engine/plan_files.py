@@ -145,6 +145,8 @@ def _task(reader: _Reader) -> dict[str, Any]:
         "error": reader.take("error", _object),
         "started_at": reader.take("started_at", _instant),
         "ended_at": reader.take("ended_at", _instant),
+        "idempotency_key": reader.take("idempotency_key", _text),
+        "request_sha256": reader.take("request_sha256", _text),
     }
     return fields | {"other": reader.rest()}
 

@@ -189,6 +189,10 @@ class Task:
     """When its present run was begun."""
     ended_at: str | None = None
     """When that had ended."""
+    idempotency_key: str | None = None
+    """Key under which a repetition of the request that added it finds it."""
+    request_sha256: str | None = None
+    """Hash of that request."""
     other: Mapping[str, plain.Json] = field(default_factory=dict)
     """Fields of its file that are not ours; they stay."""
 

@@ -487,3 +487,17 @@ def test_plan_counts_the_runs_above_it_in_another_project(project: programs.Proj
 
     assert json.loads((project.data / "runs" / run_id / "start.json").read_text())["depth"] == 2
     assert "[depth_exceeded]" in refused.stderr
+
+
+def test_task_is_added_once_under_a_key(tmp_path: Path, place: tuple[str, ...]):
+    """
+    A repetition of `add` with the same key adds no second task; another task with it is refused.
+    """
+    session_id = made(tmp_path, place)
+    words = ("add", session_id, "a small task", "--idempotency-key", "more", *place)
+    plan(*words)
+    again = asked(*words)
+    refused = plan(*words, "--after", "1", code=1)
+
+    assert [task["id"] for task in again["tasks"]] == [1, 2]
+    assert "[idempotency_conflict]" in refused.stderr

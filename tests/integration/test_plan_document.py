@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.integration import asking, planning, served
@@ -890,6 +891,47 @@ async def test_a_key_makes_one_plan(service: Planned) -> None:
     assert again.json() == first.json()
     refused(other, 409, "idempotency_conflict")
     assert len((await service.http.get("/api/sessions")).json()) == 1
+
+
+async def test_a_key_adds_one_task(service: Planned) -> None:
+    """The same task under the same key is there once, whatever becomes of it and of its plan; another is a 409."""
+    plan = await service.plan(*sweeping(1))
+    address, more = f"/api/sessions/{plan['session_id']}/tasks", {"description": "sweep more", "revision": 1}
+
+    async def ask(key: str, **fields: Any) -> httpx.Response:
+        return await service.http.post(address, json=more | fields, headers={"Idempotency-Key": key})
+
+    first = await ask("more")
+    again = await ask("more")
+    await service.edit(plan, 2, dod="It shines")
+    await service.do(plan, "approve")
+    await service.do(plan, "start")
+    done = await service.ends(plan)
+    late = await ask("more")
+    other = await ask("more", deps=[1])
+    wrong = await ask("x" * 300)
+    second = await ask("most", revision=done["revision"])
+    await service.do(plan, "", 3, method="DELETE")
+    third = await ask("most", revision=done["revision"] + 2)
+
+    assert (first.status_code, again.status_code, late.status_code) == (201, 200, 200)
+    assert (again.json(), late.json()) == (first.json(), done)
+    assert len(done["tasks"]) == 2
+    assert refused(other, 409, "idempotency_conflict")["facts"]["task"] == 2
+    refused(wrong, 400, "request_invalid", "header.Idempotency-Key")
+    assert (second.status_code, second.json()["tasks"][-1]["id"]) == (201, 3)
+    assert (third.status_code, third.json()["tasks"][-1]["id"]) == (201, 4)
+
+
+async def test_a_key_adds_one_task_even_if_asked_ten_times_at_once(service: Planned) -> None:
+    """Of ten requests under one key that come together one adds the task, and all are answered with the plan."""
+    plan = await service.plan(*sweeping(1))
+    address, headers = f"/api/sessions/{plan['session_id']}/tasks", {"Idempotency-Key": "more"}
+    asked = (service.http.post(address, json={"description": "sweep more"}, headers=headers) for _ in range(10))
+    answers = await asyncio.gather(*asked)
+
+    assert sorted(answer.status_code for answer in answers) == [200] * 9 + [201]
+    assert len((await service.shown(plan))["tasks"]) == 2
 
 
 async def test_waiting_for_a_change(service: Planned) -> None:

@@ -85,6 +85,23 @@ def with_new_task(plan: plans.Plan, task: plans.Task, at: str) -> plans.Plan:
     return rules.changed(plan, at, tasks=(*plan.tasks, task), status=status)
 
 
+def is_added(plan: plans.Plan, new: requests.NewTask) -> bool:
+    """
+    Tell whether an earlier request with the same key has added a task, whatever has become of that since.
+
+    Raises:
+        errors.Conflict: `idempotency_conflict`.
+    """
+    known = next((task for task in plan.tasks if task.idempotency_key == new.idempotency_key), None)
+    if known is None or new.idempotency_key is None:
+        return False
+    if known.request_sha256 != new.sha256():
+        told = f"the idempotency key belongs to another request, which added task {known.id}"
+        facts = {"session_id": plan.session_id, "task": known.id}
+        raise errors.Conflict(told, code="idempotency_conflict", detail=facts)
+    return True
+
+
 def editable(plan: plans.Plan, task_id: int) -> plans.Task:
     """
     Return a task that may be changed.

@@ -146,20 +146,27 @@ class Plans:
 
     # -- its tasks
 
-    async def add_task(self, session_id: str, new: NewTask, revision: int | None = None) -> plans.Plan:
+    async def add_task(self, session_id: str, new: NewTask, revision: int | None = None) -> Created:
         """
-        Put a task behind the others; the plan's highest number is its.
+        Put a task behind the others; the plan's highest number is its. A repetition with the same key finds it.
 
         Raises:
             errors.RequestInvalid: it cannot be a task of the plan; with every flaw found.
-            errors.Conflict: `too_many_tasks`.
+            errors.Conflict: `idempotency_conflict`, `too_many_tasks`.
         """
+        existed = False
 
         def change(plan: plans.Plan, at: str) -> plans.Plan:
+            nonlocal existed
+            existed = edits.is_added(plan, new)
+            if existed:
+                return plan
+            # A repetition names the revision that was seen before the first request, so this comes second.
+            rules.expect(plan, revision)
             moves.expect_chief_away(plan)
             return edits.with_new_task(plan, self._maker.task(plan, new), at)
 
-        return await self._change(session_id, revision, change)
+        return Created(plan=await self._change(session_id, None, change), existed=existed)
 
     async def edit_task(self, session_id: str, task_id: int, edit: TaskEdit, revision: int | None = None) -> plans.Plan:
         """

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from app import errors
 from app.control import requests
@@ -73,6 +73,14 @@ class NewTask:
     """When it is done, in words for people."""
     scoping_question: str | None = None
     """What must be answered before it is begun."""
+    idempotency_key: str | None = None
+    """Key under which a repetition finds the same task; only of one that is added to a plan."""
+
+    def sha256(self) -> str:
+        """
+        Return the hash that tells a repetition from another request with the same key.
+        """
+        return _sha256(_asked(self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,12 +110,7 @@ class NewPlan:
         """
         Return the hash that tells a repetition from another request with the same key.
         """
-        asked = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
-        asked["tasks"] = [
-            {item.name: getattr(task, item.name) for item in dataclasses.fields(task)} for task in self.tasks
-        ]
-        told = {name: plain.plain(value) for name, value in asked.items() if name not in _SEPARATE}
-        return plain.sha256(plain.canonical(told))
+        return _sha256(_asked(self) | {"tasks": [_asked(task) for task in self.tasks]})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,11 +157,11 @@ class Answer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Created:
     """
-    What came of a request for a new plan.
+    What came of a request for a new plan, or for a further task of one.
     """
 
     plan: plans.Plan
-    """The new plan, or the one that the idempotency key found."""
+    """The plan, as it is now."""
     existed: bool
     """Whether an earlier request had made it."""
 
@@ -182,6 +185,7 @@ def task_flaws(task: NewTask, path: str = "$") -> list[errors.Flaw]:
     """
     asked = {item.name: getattr(task, item.name) for item in dataclasses.fields(task)}
     flaws = list(_field_flaws(asked, path))
+    flaws += requests.key_flaws(task.idempotency_key)
     if task.id is not None and task.id not in TASK_IDS:
         flaws.append(_flaw(f"{path}.id", f"must be from {TASK_IDS[0]} to {TASK_IDS[-1]}"))
     return flaws
@@ -230,6 +234,14 @@ def refuse(flaws: Iterator[errors.Flaw] | list[errors.Flaw]) -> None:
     found = list(flaws)
     if found:
         raise errors.RequestInvalid(f"{found[0].path}: {found[0].message}", flaws=found)
+
+
+def _asked(value: NewTask | NewPlan) -> dict[str, Any]:
+    return {item.name: getattr(value, item.name) for item in dataclasses.fields(value) if item.name not in _SEPARATE}
+
+
+def _sha256(asked: Mapping[str, Any]) -> str:
+    return plain.sha256(plain.canonical(plain.plain(asked)))
 
 
 def _frame_flaws(new: NewPlan) -> Iterator[errors.Flaw]:

@@ -90,6 +90,8 @@ def made(new: NewTask, task_id: int, asked_by: str = plans.BY_USER) -> plans.Tas
         dod=new.dod,
         scoping_question=new.scoping_question,
         asked_by=None if new.scoping_question is None else asked_by,
+        idempotency_key=new.idempotency_key,
+        request_sha256=new.sha256() if new.idempotency_key else None,
     )
 
 

@@ -74,6 +74,14 @@ def order(http: httpx.Client, session_id: str, verb: str, **body: Any) -> httpx.
     return _sent(http, "POST", f"/api/sessions/{session_id}/{verb}", body)
 
 
+def add(http: httpx.Client, session_id: str, description: str, key: str) -> httpx.Response | None:
+    """
+    Add a task, or find the one that was added with the same key; None if the service died over it.
+    """
+    body = {"description": description}
+    return _sent(http, "POST", f"/api/sessions/{session_id}/tasks", body, {"Idempotency-Key": key})
+
+
 def begin(http: httpx.Client, session_id: str) -> bool:
     """
     Approve and start a plan, as far as that was not done yet; False if the service died over it.

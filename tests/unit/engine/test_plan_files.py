@@ -91,6 +91,8 @@ def tasks(task_id: int) -> st.SearchStrategy[Task]:
         error=st.none() | objects,
         started_at=instants,
         ended_at=instants,
+        idempotency_key=st.none() | texts,
+        request_sha256=st.none() | texts,
         other=others,
     )
 

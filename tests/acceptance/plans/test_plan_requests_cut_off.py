@@ -1,0 +1,40 @@
+"""
+Requests about session plans whose service is killed before it answers, asked again of the next one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.plans import working
+
+POINTS = ("before_write", "before_rename", "after_rename")
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_task_is_added_once(tmp_path: Path, point: str) -> None:
+    """Whoever got no answer to a further task asks again under the same key, and the task is there once."""
+    project = working.make_project(tmp_path / "project")
+    # The plan is the first one that is written, and the further task the second.
+    service, http = working.opened(project, f"storage.plan.{point}:2")
+    session_id = working.post(http)
+    assert session_id is not None
+    lost = working.add(http, session_id, "chore a", key="more")
+    assert lost is None
+    assert service.ended() != 0
+
+    service, http = working.opened(project)
+    try:
+        again, third = (working.add(http, session_id, "chore a", key="more") for _ in range(2))
+        other = working.add(http, session_id, "chore b", key="more")
+    finally:
+        service.stop()
+
+    assert again is not None
+    assert third is not None
+    assert other is not None
+    assert (again.status_code, third.status_code) == (200 if point == "after_rename" else 201, 200)
+    assert (other.status_code, other.json()["code"]) == (409, "idempotency_conflict")
+    assert [task["id"] for task in working.kept(project)["tasks"]] == [1, 2, 3, 4, 5]
