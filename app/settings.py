@@ -335,12 +335,24 @@ def _check_server(server: ServerSettings) -> list[Remark]:
 def _check_project(settings: Settings) -> list[Remark]:
     project = settings.project
     remarks = [] if project.project.is_dir() else [_fatal("PROJECT", f"{project.project} is no folder")]
+    # Runs are written down with the folders that they are about.
+    folders = {"PROJECT": project.project, "DATA_DIRECTORY": project.data_directory}
+    unwritable = [name for name, folder in folders.items() if not _is_text(os.path.realpath(folder))]
+    remarks += [_fatal(name, f"{folders[name]} cannot be written as UTF-8") for name in unwritable[:1]]
     remarks += [_fatal("ALLOWED_ROOTS", f"{root} is no folder") for root in project.allowed_roots if not root.is_dir()]
     if not 0 <= project.keep_conversations_days <= _MOST_DAYS:
         remarks.append(_fatal("KEEP_CONVERSATIONS_DAYS", f"must be a number of days from 0 to {_MOST_DAYS}"))
     if settings.telemetry.log_level.lower() not in ("debug", "info", "warning", "error"):
         remarks.append(_fatal("LOG_LEVEL", f"{settings.telemetry.log_level!r} is none of debug, info, warning, error"))
     return remarks
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_pool(pool: PoolSettings) -> list[Remark]:

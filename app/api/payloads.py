@@ -5,9 +5,6 @@ Payloads: request bodies of a bounded size that hold strict JSON, before any rou
 from __future__ import annotations
 
 import functools
-import json
-import re
-from collections.abc import Iterator
 from email.message import Message
 
 from starlette.datastructures import Headers
@@ -17,14 +14,13 @@ from starlette.types import Message as Sent
 from app import errors
 from app.api import errors as http_errors
 from app.api import guards, problems
-from app.engine import json_text, plain
+from app.engine import json_text
 
 DRAINED_BYTES = 64 * 1024 * 1024
 """Bytes of a body too large that are read and dropped, so that the client hears why instead of a reset."""
 
 _WITH_BODIES = frozenset({"POST", "PUT", "PATCH"})
 _GONE = -1
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class Payloads:
@@ -90,18 +86,13 @@ def check(body: bytes) -> None:
         errors.TooLarge: it is longer than any text that is read.
     """
     try:
-        text = body.decode()
-        json_text.read(text)
+        json_text.read(body.decode(), exact=True)
     except UnicodeDecodeError as error:
         raise _malformed(errors.Flaw(path="$", code="not_text", message=f"byte {error.start} is not UTF-8")) from error
     except errors.InputRefused as error:
         if any(flaw.code == "too_large" for flaw in error.flaws):
             raise _too_large(json_text.MAX_CHARACTERS) from error
         raise _malformed(*error.flaws) from error
-    if _SURROGATE.search(text):
-        flaws = list(_lone_surrogates(json.loads(text), ()))
-        if flaws:
-            raise _malformed(*flaws)
 
 
 def _has_body(headers: Headers) -> bool:
@@ -140,29 +131,6 @@ def _is_json(content_type: str) -> bool:
     message["content-type"] = content_type
     charset = message.get_param("charset", "utf-8")
     return message.get_content_type() == "application/json" and str(charset).lower() in ("utf-8", "utf8")
-
-
-def _lone_surrogates(value: plain.Json, parts: json_text.Parts) -> Iterator[errors.Flaw]:
-    match value:
-        case str() if not _encodes(value):
-            yield errors.Flaw(
-                path=json_text.json_path(parts), code="lone_surrogate", message="holds half of a surrogate pair"
-            )
-        case dict():
-            for name, item in value.items():
-                yield from _lone_surrogates(name, (*parts, name))
-                yield from _lone_surrogates(item, (*parts, name))
-        case list():
-            for index, item in enumerate(value):
-                yield from _lone_surrogates(item, (*parts, index))
-
-
-def _encodes(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _malformed(*flaws: errors.Flaw) -> errors.RequestInvalid:

@@ -4,10 +4,9 @@ Arguments of a run as they stand on a command line: `k=v`, `k:=JSON`, and files 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from app import errors
 
@@ -47,35 +46,24 @@ def labels(given: Iterable[str]) -> dict[str, str]:
     return _pairs(given, _pair, "--label")
 
 
-def document(text: str, of: str) -> dict[str, Any]:
-    """
-    Read a JSON object.
-
-    Raises:
-        errors.ArgsInvalid: it is not one; names the line.
-    """
-    try:
-        value = _json(text)
-    except ValueError as error:
-        flaw = errors.Flaw(path="$", code="not_json", message=str(error), line=getattr(error, "lineno", None))
-        raise errors.ArgsInvalid(f"{of} is not JSON.", flaws=[flaw]) from error
-    if not isinstance(value, dict):
-        raise errors.ArgsInvalid(f"{of} is no JSON object.")
-    return value
-
-
 def read_file(path: Path) -> dict[str, Any]:
     """
     Read a file that holds a JSON object.
 
     Raises:
-        errors.ArgsInvalid: it cannot be read, or does not.
+        errors.ArgsInvalid: it cannot be read, or does not; with every flaw found.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise errors.ArgsInvalid(f"{path} cannot be read: {error}", code="file_unreadable") from error
-    return document(text, str(path))
+    try:
+        value = _json(text)
+    except errors.InputRefused as error:
+        raise errors.ArgsInvalid(f"{path} cannot be read.", flaws=error.flaws) from error
+    if not isinstance(value, dict):
+        raise errors.ArgsInvalid(f"{path} is no JSON object.")
+    return value
 
 
 def _pairs(given: Iterable[str], read: Callable[[str], tuple[str, Any]], option: str) -> dict[str, Any]:
@@ -103,8 +91,9 @@ def _argument(text: str) -> tuple[str, Any]:
         raise ValueError("the name is missing")
     try:
         return name[:-1], _json(value)
-    except ValueError as error:
-        raise ValueError(f"not JSON: {error}") from error
+    except errors.InputRefused as error:
+        flaw = error.flaws[0]
+        raise ValueError(flaw.message if flaw.path == "$" else f"{flaw.path} {flaw.message}") from error
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -117,11 +106,6 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _json(text: str) -> Any:
-    try:
-        return json.loads(text, parse_constant=_refuse_constant)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+    from app.engine import json_text
 
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
+    return json_text.read(text, exact=True)

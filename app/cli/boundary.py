@@ -5,6 +5,7 @@ The boundary of a program: every way in which a command can end becomes an exit 
 from __future__ import annotations
 
 import os
+import sys
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ def execute(program: Program, arguments: Sequence[str] | None = None) -> int:
     """
     terminal.prepare()
     try:
+        _refuse_bytes(sys.argv[1:] if arguments is None else arguments)
         return int(program.command.main(args=arguments, prog_name=program.name, standalone_mode=False) or 0)
     except click.ClickException as error:
         error.show()
@@ -54,6 +56,15 @@ def execute(program: Program, arguments: Sequence[str] | None = None) -> int:
         if os.environ.get("CONTROL_ROOM_LOG_LEVEL", "").lower() == "debug":
             traceback.print_exc()
         return _tell(program, [f"internal error: {type(error).__name__}: {error}"], error)
+
+
+def _refuse_bytes(arguments: Sequence[str]) -> None:
+    # Python stands in for bytes that are no text with characters that nothing can be written with.
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError as error:
+            raise click.UsageError(f"{argument!r:.80} is no UTF-8 text.") from error
 
 
 def _tell(program: Program, lines: list[str], error: BaseException) -> int:

@@ -42,9 +42,12 @@ class Workspaces:
 
     def _resolved(self, asked: str) -> Path:
         try:
-            return (self._project / asked).resolve()
+            folder = (self._project / asked).resolve()
+            # A link can lead to a name that no file of a run could hold.
+            str(folder).encode()
         except (OSError, ValueError, RuntimeError) as error:
             raise _refused("working_dir_refused", f"working_dir {asked!r:.200} cannot be resolved") from error
+        return folder
 
 
 def _is_folder(path: Path) -> bool:

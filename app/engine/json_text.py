@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from typing import TypeAlias
 
@@ -20,6 +21,7 @@ MAX_DEPTH = 64
 _MAX_DIGITS = 64
 _MAX_FLAWS = 50
 _SHOWN_CHARACTERS = 80
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 
 Parts: TypeAlias = tuple[str | int, ...]
 """Place in a value: names and positions from its root."""
@@ -36,18 +38,22 @@ class _Misfit:
         self.text = text
 
 
-def read(text: str) -> plain.Json:
+def read(text: str, *, exact: bool = False) -> plain.Json:
     """
     Return the value that a text holds.
 
+    Args:
+        exact: Whether half of a surrogate pair is a flaw; otherwise something else is put in its place.
+
     Raises:
         errors.InputRefused: with every flaw: `too_large`, `syntax`, `too_deep`, `repeated_name`, `bad_number`,
-            `nul_character`.
+            `nul_character`, `lone_surrogate`.
     """
     if len(text) > MAX_CHARACTERS:
         raise _refused(_flaw((), "too_large", f"is longer than {MAX_CHARACTERS} characters"))
     value = _loaded(text.removeprefix("\ufeff"))
-    flaws = [flaw for flaw, _ in zip(_found(value), range(_MAX_FLAWS), strict=False)]
+    halves = exact and _SURROGATE.search(text) is not None
+    flaws = [flaw for flaw, _ in zip(_found(value, halves), range(_MAX_FLAWS), strict=False)]
     if flaws:
         raise _refused(*flaws)
     return plain.plain(value)
@@ -104,7 +110,7 @@ def _integer(text: str) -> int | _Misfit:
     return int(text) if len(text) <= _MAX_DIGITS else _Misfit(text)
 
 
-def _found(value: plain.Json) -> Iterator[errors.Flaw]:
+def _found(value: plain.Json, halves: bool) -> Iterator[errors.Flaw]:
     # A place is kept as a trail of single parts: whole paths for each value would let long names use up the memory.
     stack: list[tuple[plain.Json, _Trail, int]] = [(value, None, 0)]
     while stack:
@@ -115,12 +121,12 @@ def _found(value: plain.Json) -> Iterator[errors.Flaw]:
                 return
             case _Object():
                 yield from (_repeated(trail, name) for name in item.repeated)
-                yield from (_nul((trail, name)) for name in item if "\x00" in name)
+                yield from (flaw for name in item for flaw in _unfit(name, (trail, name), halves))
                 stack.extend((part, (trail, name), depth + 1) for name, part in reversed(item.items()))
             case list():
                 stack.extend((item[index], (trail, index), depth + 1) for index in range(len(item) - 1, -1, -1))
-            case str() if "\x00" in item:
-                yield _nul(trail)
+            case str():
+                yield from _unfit(item, trail, halves)
             case _Misfit():
                 shown = item.text[:_SHOWN_CHARACTERS]
                 yield _flaw(_parts(trail), "bad_number", f"{shown} is no number that JSON can carry")
@@ -130,8 +136,11 @@ def _repeated(trail: _Trail, name: str) -> errors.Flaw:
     return _flaw(_parts((trail, name)), "repeated_name", "stands more than once in its object")
 
 
-def _nul(trail: _Trail) -> errors.Flaw:
-    return _flaw(_parts(trail), "nul_character", "holds the character U+0000")
+def _unfit(text: str, trail: _Trail, halves: bool) -> Iterator[errors.Flaw]:
+    if "\x00" in text:
+        yield _flaw(_parts(trail), "nul_character", "holds the character U+0000")
+    if halves and plain.plain(text) != text:
+        yield _flaw(_parts(trail), "lone_surrogate", "holds half of a surrogate pair")
 
 
 def _too_deep(parts: Parts) -> errors.Flaw:

@@ -195,6 +195,18 @@ def test_all_faults_are_told_at_once(tmp_path: Path):
     assert fatal(environ) == set(environ)
 
 
+def test_a_project_whose_path_is_no_text_is_refused(tmp_path: Path):
+    """
+    A folder with bytes in its path that are no text cannot be written down, so nothing starts in it, nor by a link.
+    """
+    strange, link = tmp_path / "strange\udcff", tmp_path / "link"
+    strange.mkdir()
+    link.symlink_to(strange)
+
+    assert fatal({}, project=strange) == fatal({}, project=link) == {"CONTROL_ROOM_PROJECT"}
+    assert fatal({}, project=tmp_path, data=strange) == {"CONTROL_ROOM_DATA_DIRECTORY"}
+
+
 def test_every_value_of_the_wrong_form_is_told_at_once():
     """
     Settings that cannot be read are all named, beside the unknown ones.

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from app import errors
 from app.cli import arguments
 
+# What no request may hold is refused here, too.
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00"))
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=5,
 )
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True)
@@ -45,9 +47,12 @@ def test_json_argument_reads_back(name: str, value: object):
         ("=x", "name is missing"),
         (":=1", "name is missing"),
         ("n:={", "not JSON"),
-        ("n:=NaN", "not JSON"),
+        ("n:=NaN", "no number that JSON can carry"),
         ("n:=", "not JSON"),
-        ("n:=" + "[" * 100_000, "nested too deeply"),
+        ("n:=" + "[" * 100_000, "nested more than 64 deep"),
+        ('n:={"a": 1, "a": 2}', "$.a stands more than once"),
+        ('n:="\\u0000"', "U+0000"),
+        ('n:=["\\ud800"]', "$[0] holds half of a surrogate pair"),
     ],
 )
 def test_argument_that_cannot_be_read_is_told(text: str, told: str):
@@ -82,7 +87,7 @@ def test_command_line_wins_over_the_file(tmp_path: Path):
     assert arguments.collect(["scene=new"], file) == {"scene": "new", "canon": ["a.md"]}
 
 
-@pytest.mark.parametrize("content", [b"{", b"[1]", b"\xff\xfe", b'{"a": Infinity}'])
+@pytest.mark.parametrize("content", [b"{", b"[1]", b"\xff\xfe", b'{"a": Infinity}', b'{"a": "\\ud800"}'])
 def test_file_that_is_no_object_is_refused(tmp_path: Path, content: bytes):
     """
     A file of arguments must hold one JSON object.

@@ -73,6 +73,17 @@ def test_a_circle_of_links_is_refused(project: Path) -> None:
         chooser(project).choose("round")
 
 
+def test_a_folder_whose_name_is_no_text_is_refused(project: Path) -> None:
+    """A run cannot be written down with a folder that has bytes in its name that are no text, also behind a link."""
+    strange = project / "strange\udcff"
+    strange.mkdir()
+    (project / "link").symlink_to(strange)
+    with pytest.raises(errors.RequestInvalid) as caught:
+        chooser(project).choose("link")
+
+    assert caught.value.code == "working_dir_refused"
+
+
 def test_further_roots_are_allowed(project: Path, tmp_path: Path) -> None:
     """A folder inside a further root is taken, through a link too."""
     allowed = chooser(project, tmp_path / "elsewhere")

@@ -82,6 +82,20 @@ def test_lone_surrogates_are_replaced():
     assert json_text.read('"a\\ud800b"') == "a?b"
 
 
+def test_lone_surrogates_are_told_to_who_wants_the_text_exactly():
+    """
+    Who would not have anything replaced is told the place of each, in names and texts; whole pairs are none.
+    """
+    with pytest.raises(errors.InputRefused) as refused:
+        json_text.read('{"a": ["\\ud800", "\\ud83d\\ude00"], "\\udfff": "\\u00e9"}', exact=True)
+
+    assert {(flaw.path, flaw.code) for flaw in refused.value.flaws} == {
+        ("$.a[0]", "lone_surrogate"),
+        ('$["?"]', "lone_surrogate"),
+    }
+    assert json_text.read('\ufeff"\\ud83d\\ude00"', exact=True) == "\U0001f600"
+
+
 def test_many_flaws_are_cut_off():
     """
     An answer stays readable however broken the text is.
