@@ -220,9 +220,13 @@ class Receipt(BaseModel):
     tool: str | None
     args: Any
     payload: Any
-    sha256: str
+    sha256: str | None = Field(description="Hash of the payload; null where the tool failed.")
     started_at: _At
     completed_at: _At
+    intact: bool = Field(
+        description="Whether it fits the journal of its run; where the run is gone, whether it fits its hash."
+    )
+    alteration: str | None = Field(description="What does not fit, in words; null where it is intact.")
 
 
 class GateListed(_Answer):

@@ -206,12 +206,17 @@ class Runs:
 
     async def receipt(self, receipt_id: str) -> dict[str, plain.Json]:
         """
-        Return the receipt of a tool execution.
+        Return the receipt of a tool execution, and whether it is still as its run has written it.
 
         Raises:
             errors.NotFound: there is none of that id.
         """
-        return await self._store.find_receipt(receipt_id)
+        found, alteration = await self._store.find_receipt(receipt_id), None
+        try:
+            await self._store.prove_receipt(receipt_id)
+        except errors.Conflict as altered:
+            alteration = altered.message
+        return found | {"intact": alteration is None, "alteration": alteration}
 
     async def cancel(self, run_id: str) -> states.RunState:
         """

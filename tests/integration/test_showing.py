@@ -219,6 +219,23 @@ async def test_a_pointer_slot_names_its_receipt(service: served.Served) -> None:
     assert receipt["sha256"].removeprefix("sha256:") == slot["sha256"]
 
 
+@pytest.mark.parametrize("deleted", [False, True])
+async def test_an_altered_receipt_is_told(service: served.Served, deleted: bool) -> None:
+    """A receipt says whether it is as its run wrote it; one that is not is shown as it stands, with the reason."""
+    run = await service.run("quick")
+    receipt_id = (await service.http.get(f"/api/runs/{run['run_id']}/cache/discovery")).json()["receipt_id"]
+    if deleted:
+        await service.http.delete(f"/api/runs/{run['run_id']}")
+    before = (await service.http.get(f"/api/audit/receipts/{receipt_id}")).json()
+    path = service.project.data / "audit" / "sessions" / run["session_id"] / "tool_receipts.jsonl"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"payload": "forged", "intact": True}) + "\n")
+    after = (await service.http.get(f"/api/audit/receipts/{receipt_id}")).json()
+
+    assert (before["intact"], before["alteration"]) == (True, None)
+    assert (after["intact"], after["payload"]) == (False, "forged")
+    assert after["alteration"] == f"the receipt {receipt_id} holds another payload than its hash says"
+
+
 async def test_an_artifact_slot_has_its_text(service: served.Served) -> None:
     """An agent's slot has its whole text, its hash and who wrote it."""
     run_id = (await service.run("draft", args=ARRIVAL))["run_id"]
