@@ -20,7 +20,7 @@ from app import errors
 PREFIX = "CONTROL_ROOM_"
 """Beginning of the name of each environment variable."""
 
-_SENDABLE = r"[\x21-\x7e]+"
+SENDABLE = r"[\x21-\x7e]+"
 """Form of a bearer token."""
 
 CRASH_AT = PREFIX + "CRASH_AT"
@@ -325,7 +325,7 @@ def _check_server(server: ServerSettings) -> list[Remark]:
         remarks.append(_fatal("PORT", f"{server.port} is no port"))
     if server.max_body_bytes < 1024:
         remarks.append(_fatal("MAX_BODY_BYTES", "must be at least 1024"))
-    if server.api_token and not re.fullmatch(_SENDABLE, server.api_token):
+    if server.api_token and not re.fullmatch(SENDABLE, server.api_token):
         remarks.append(_fatal("API_TOKEN", "must be ASCII characters that a header can carry, without spaces"))
     if server.api_token and len(server.api_token) < 16:
         remarks.append(Remark(setting=PREFIX + "API_TOKEN", message="is shorter than 16 characters", fatal=False))

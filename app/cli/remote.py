@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 from urllib.parse import quote
 
 import httpx
 
-from app import errors
+from app import errors, settings
 from app.cli import client, remote_plans
 from app.control import conferences, inbox, requests
 from app.control import gates as control_gates
@@ -55,6 +56,9 @@ class ServiceClient:
         Raises:
             errors.ConfigurationError: one of them can be no address or no token.
         """
+        if token and not re.fullmatch(settings.SENDABLE, token):
+            # Told before it is sent: what refuses it would print it.
+            raise errors.ConfigurationError("CONTROL_ROOM_API_TOKEN can be no token", code="token_invalid")
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         timeout = httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS)
         self._server = server
@@ -67,8 +71,6 @@ class ServiceClient:
             )
         except httpx.InvalidURL as error:
             raise self._unreachable(error) from error
-        except UnicodeEncodeError as error:
-            raise errors.ConfigurationError("CONTROL_ROOM_API_TOKEN can be no token", code="token_invalid") from error
 
     async def __aenter__(self) -> ServiceClient:
         """
@@ -86,7 +88,7 @@ class ServiceClient:
         """
         Post a run.
         """
-        headers = {"Idempotency-Key": request.idempotency_key} if request.idempotency_key else {}
+        headers = remote_plans.keyed(request.idempotency_key)
         return self._object(await self._send("POST", "/api/runs", json=_body(request), headers=headers))
 
     async def plan(self, request: requests.StartRequest) -> client.Answer:
@@ -193,7 +195,7 @@ class ServiceClient:
         """
         Post an answer.
         """
-        headers = {"Idempotency-Key": reply.idempotency_key} if reply.idempotency_key else {}
+        headers = remote_plans.keyed(reply.idempotency_key)
         body = {"decision": reply.decision, "message": reply.message, "shown_sha256": reply.shown_sha256}
         path = f"/api/gates/{quote(gate_id, safe='')}"
         return self._object(await self._send("POST", path, json=body, headers=headers))
@@ -202,7 +204,7 @@ class ServiceClient:
         """
         Post a conference.
         """
-        headers = {"Idempotency-Key": new.idempotency_key} if new.idempotency_key else {}
+        headers = remote_plans.keyed(new.idempotency_key)
         body = {name: value for name, value in _given(new).items() if name not in _NOT_IN_BODY}
         return self._object(await self._send("POST", "/api/conferences", json=body, headers=headers))
 
@@ -222,7 +224,7 @@ class ServiceClient:
         """
         Post an issue.
         """
-        headers = {"Idempotency-Key": new.idempotency_key} if new.idempotency_key else {}
+        headers = remote_plans.keyed(new.idempotency_key)
         body = {name: value for name, value in _given(new).items() if name not in _NOT_IN_BODY}
         return self._object(await self._send("POST", "/api/issues", json=body, headers=headers))
 

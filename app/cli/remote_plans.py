@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 from urllib.parse import quote
 
+from app import errors
 from app.cli import client
 from app.cli.plan_client import Move
+from app.control import requests as control_requests
 from app.control.plans import requests
 from app.engine import plain
 from app.engine import plans as engine_plans
@@ -53,7 +55,7 @@ class ServicePlans:
         body = _given(new, _BLANK_PLAN, without={"idempotency_key", "runs_above", "tasks"})
         if new.tasks:
             body["tasks"] = [_task(task) for task in new.tasks]
-        headers = _keyed(new.idempotency_key)
+        headers = keyed(new.idempotency_key)
         found: client.Answer = await self._ask("POST", "/api/sessions", body=body, headers=headers)
         return found
 
@@ -102,7 +104,7 @@ class ServicePlans:
         """
         Post a task.
         """
-        headers = _keyed(new.idempotency_key)
+        headers = keyed(new.idempotency_key)
         return await self._change("POST", _place(session_id, "tasks"), revision, _task(new), headers)
 
     async def edit_task(
@@ -156,12 +158,21 @@ class ServicePlans:
         return found
 
 
+def keyed(idempotency_key: str | None) -> dict[str, str]:
+    """
+    Return the header under which a request may be repeated.
+
+    Raises:
+        errors.RequestInvalid: no header can carry the key.
+    """
+    flaws = control_requests.key_flaws(idempotency_key)
+    if flaws:
+        raise errors.RequestInvalid(flaws[0].message, flaws=flaws)
+    return {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
+
+
 def _task(task: requests.NewTask) -> dict[str, Any]:
     return {"description": task.description} | _given(task, _BLANK_TASK, without={"idempotency_key"})
-
-
-def _keyed(idempotency_key: str | None) -> dict[str, str] | None:
-    return {"Idempotency-Key": idempotency_key} if idempotency_key else None
 
 
 def _given(value: Any, blank: Any, without: frozenset[str] | set[str] = frozenset()) -> dict[str, Any]:

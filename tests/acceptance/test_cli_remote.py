@@ -179,15 +179,37 @@ def test_server_that_cannot_be_reached_is_exit_code_5(server: str):
     assert len(refused.stderr.splitlines()) == 1
 
 
-def test_token_that_no_header_can_carry_is_exit_code_5():
+@pytest.mark.parametrize("token", ["schlüssel", "swordfish\n", "sword fish"])
+def test_token_that_no_header_can_carry_is_exit_code_5(token: str):
     """
-    A token that cannot be sent is told, not sent in part.
+    A token that cannot be sent is told, not sent in part, and not shown.
     """
     refused = programs.control_room(
-        "runs", "list", "--server", "http://127.0.0.1:1", code=5, CONTROL_ROOM_API_TOKEN="schlüssel"
+        "runs", "list", "--server", "http://127.0.0.1:1", code=5, CONTROL_ROOM_API_TOKEN=token
     )
 
     assert "CONTROL_ROOM_API_TOKEN" in refused.stderr
+    assert token.strip() not in refused.stderr
+    assert "internal error" not in refused.stderr
+
+
+@pytest.mark.parametrize("key", ["schlüssel", "two\nlines", "", " "])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run", "small"),
+        ("plan", "create", "x", "--task", "small task"),
+        ("confer", "What is it?"),
+        ("issues", "open", "It leaks."),
+    ],
+)
+def test_key_that_no_header_can_carry_is_exit_code_2(command: tuple[str, ...], key: str):
+    """
+    A key under which nothing could be repeated is refused before anything is sent, and named.
+    """
+    refused = programs.control_room(*command, "--idempotency-key", key, "--server", "http://127.0.0.1:1", code=2)
+
+    assert "Idempotency-Key" in refused.stderr
 
 
 class _Stranger(http.server.BaseHTTPRequestHandler):
