@@ -10,7 +10,6 @@ from app import errors
 from app.engine import states, stores
 
 _BEGUN = (states.RunState.RUNNING, states.RunState.WAITING, states.RunState.PAUSED)
-_PAGE = 1000
 
 
 class Holds:
@@ -52,15 +51,9 @@ class Holds:
 
     async def _begun(self, workspace: str) -> AsyncIterator[stores.RunSummary]:
         for status in _BEGUN:
-            cursor: tuple[str, str] | None = None
-            while True:
-                page = await self._store.list_runs(stores.RunQuery(status=status, limit=_PAGE, cursor=cursor))
-                for summary in page:
-                    if summary.exclusive_workspace and summary.working_dir == workspace:
-                        yield summary
-                if len(page) < _PAGE:
-                    break
-                cursor = (page[-1].created_at, page[-1].run_id)
+            async for summary in stores.every_run(self._store, stores.RunQuery(status=status)):
+                if summary.exclusive_workspace and summary.working_dir == workspace:
+                    yield summary
 
     async def _above(self, run_id: str | None) -> set[str]:
         found: set[str] = set()

@@ -17,7 +17,6 @@ Position: TypeAlias = tuple[str, str, str, str]
 """Place in the inbox: when the run was created, the run, when it asked, and the step."""
 
 _ASKING = (states.RunState.WAITING, states.RunState.RUNNING)
-_ROWS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +43,7 @@ class Inbox:
     """
 
     def __init__(
-        self, *, store: stores.RunStore, engine: pool_port.RunEngine, dialects: Mapping[str, ports.Dialect]
+        self, *, store: stores.RunStore, engine: pool_port.RunEngine, dialects: Mapping[str, ports.Driver]
     ) -> None:
         self._store = store
         self._engine = engine
@@ -97,16 +96,9 @@ class Inbox:
         return [row] if row.status in _ASKING and _fits(row, query) else []
 
     async def _rows(self, query: GateQuery) -> list[stores.RunSummary]:
-        rows: list[stores.RunSummary] = []
-        for state in _ASKING:
-            asked = stores.RunQuery(status=state.value, recipe_id=query.recipe_id, label=query.label, limit=_ROWS)
-            page = await self._store.list_runs(asked)
-            rows += page
-            while len(page) == _ROWS:
-                cursor = page[-1].created_at, page[-1].run_id
-                page = await self._store.list_runs(dataclasses.replace(asked, cursor=cursor))
-                rows += page
-        return rows
+        asked = stores.RunQuery(recipe_id=query.recipe_id, label=query.label)
+        of_states = [dataclasses.replace(asked, status=state.value) for state in _ASKING]
+        return [row for of_state in of_states async for row in stores.every_run(self._store, of_state)]
 
     async def _asked_at_rest(self, run_id: str) -> list[gates.OpenGate]:
         try:

@@ -8,8 +8,6 @@ from collections.abc import Callable
 
 from app.engine import library, plain, pool_port, states, stores
 
-_MOST_RUNS = 1000
-
 
 class Inventory:
     """
@@ -41,9 +39,8 @@ class Inventory:
         return [agent.to_json() | _activity(speaking.get(agent.id)) for agent in self._library().agents]
 
     async def _speaking(self) -> dict[str, tuple[str, str]]:
-        query = stores.RunQuery(status=states.RunState.RUNNING, limit=_MOST_RUNS)
         speaking: dict[str, tuple[str, str]] = {}
-        for row in await self._store.list_runs(query):
+        async for row in stores.every_run(self._store, stores.RunQuery(status=states.RunState.RUNNING)):
             shown = self._engine.view(row.run_id) or self._engine.standing(row.run_id)
             for step in shown.open if shown else ():
                 agent_id = step.facts.get("agent_id")

@@ -252,9 +252,11 @@ class Talks:
             return True
 
     async def _waiting(self, agent_session_id: str) -> str | None:
-        pending = await self._store.list_runs(stores.RunQuery(status=states.RunState.PENDING.value, limit=1000))
-        ours = (row.run_id for row in pending if row.dialect == parse.DIALECT)
-        return next((run_id for run_id in ours if driver.agent_session_id(run_id, 0) == agent_session_id), None)
+        pending = stores.RunQuery(status=states.RunState.PENDING.value)
+        async for row in stores.every_run(self._store, pending):
+            if row.dialect == parse.DIALECT and driver.agent_session_id(row.run_id, 0) == agent_session_id:
+                return row.run_id
+        return None
 
     # -- telling
 

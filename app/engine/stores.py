@@ -4,7 +4,8 @@ The storage port: one run's log, and all runs of a data directory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,6 +14,9 @@ from app.engine.decisions import DecisionKind, Decisions
 from app.engine.events import Event, EventType
 from app.engine.records import BlobRef, Record
 from app.engine.runs import RunStart, Transition
+
+PAGE = 1000
+"""Most runs of a page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,3 +352,17 @@ class RunStore(Protocol):
         """
         Tell whether new runs can be taken: no write has failed since the last that succeeded.
         """
+
+
+async def every_run(store: RunStore, query: RunQuery) -> AsyncIterator[RunSummary]:
+    """
+    Yield all runs that a query means, newest first, page by page; its limit does not count.
+    """
+    asked = dataclasses.replace(query, limit=PAGE)
+    while True:
+        page = await store.list_runs(asked)
+        for row in page:
+            yield row
+        if len(page) < PAGE:
+            return
+        asked = dataclasses.replace(asked, cursor=(page[-1].created_at, page[-1].run_id))

@@ -16,7 +16,6 @@ from app.engine import runs, states, stores
 from app.storage import directory
 
 _UNFINISHED = (states.RunState.PENDING, states.RunState.RUNNING)
-_PAGE = 1000
 
 
 @contextlib.asynccontextmanager
@@ -107,14 +106,7 @@ class WorkflowClient(local.FolderClient):
         """
         Return all runs, newest first.
         """
-        found: list[stores.RunSummary] = []
-        cursor: tuple[str, str] | None = None
-        while True:
-            page = await self._room.store.list_runs(stores.RunQuery(limit=_PAGE, cursor=cursor))
-            found += page
-            if len(page) < _PAGE:
-                return found
-            cursor = (page[-1].created_at, page[-1].run_id)
+        return [summary async for summary in stores.every_run(self._room.store, stores.RunQuery())]
 
     async def sweep(self) -> None:
         """

@@ -18,8 +18,6 @@ from app.execution.embedded.errands import Errands
 from app.execution.embedded.house import House
 from app.execution.embedded.stays import Stay
 
-_MOST_CHILDREN = 1000
-
 _log = logging.getLogger(__name__)
 
 
@@ -31,7 +29,7 @@ class Orders:
     def __init__(
         self,
         store: stores.RunStore,
-        dialects: Mapping[str, ports.Dialect],
+        dialects: Mapping[str, ports.Driver],
         equipment: runner.Equipment,
         house: House,
     ) -> None:
@@ -73,7 +71,8 @@ class Orders:
         Cancel every unfinished run that a run has started.
         """
         try:
-            children = await self._store.list_runs(stores.RunQuery(parent_run_id=run_id, limit=_MOST_CHILDREN))
+            of_run = stores.RunQuery(parent_run_id=run_id)
+            children = [child async for child in stores.every_run(self._store, of_run)]
         except errors.StorageFault as fault:
             _log.error("children not found: %s", fault.message, extra={"run_id": run_id, "code": fault.code})
             return

@@ -4,7 +4,9 @@ Child runs: started by the same door as every run, once, and waited for without 
 
 from __future__ import annotations
 
-from app.engine import states
+import pytest
+
+from app.engine import states, stores
 from tests.unit.execution import pools, toys
 
 Bench = pools.Bench
@@ -81,6 +83,27 @@ async def test_cancelling_a_parent_cancels_its_children() -> None:
     await bench.until(lambda: not bench.pool.status().resting and not bench.pool.status().running)
 
     assert await bench.every_status() == ["cancelled"] * 3
+
+    await bench.close()
+
+
+async def test_cancelling_a_parent_cancels_however_many_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Children of an earlier process end with the run that started them, also those beyond a page of the list."""
+    monkeypatch.setattr(stores, "PAGE", 2)
+    bench = await Bench(limit=1).open()
+    bench.toolbox.hold("one")
+    run_id = await bench.submit({"gather": {f"b{at}": [child(f"sub{at}", *toys.tools("one"))] for at in range(5)}})
+    await bench.toolbox.begun("one")
+    while len(await bench.run_ids()) < 6:
+        await pools.idle()
+    await bench.pool.pause(run_id)
+    await bench.at_rest(run_id)
+    await bench.crash()
+    await bench.restart()
+    await bench.pool.cancel(run_id)
+    await bench.ended(*await bench.run_ids())
+
+    assert await bench.every_status() == ["cancelled"] * 6
 
     await bench.close()
 
