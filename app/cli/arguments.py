@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from app import errors
+from app.cli import given_files
 
 
 def collect(given: Iterable[str], file: Path | None, option: str = "--arg") -> dict[str, Any]:
@@ -51,12 +52,9 @@ def read_file(path: Path) -> dict[str, Any]:
     Read a file that holds a JSON object.
 
     Raises:
-        errors.ArgsInvalid: it cannot be read, or does not; with every flaw found.
+        errors.InputRefused: it cannot be read, or does not; with every flaw found.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise errors.ArgsInvalid(f"{path} cannot be read: {error}", code="file_unreadable") from error
+    text = given_files.read_text(path)
     try:
         value = _json(text)
     except errors.InputRefused as error:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app import errors
+from app.cli import given_files
 from app.control.plans import requests
 
 
@@ -15,7 +15,7 @@ def read(path: Path) -> requests.NewPlan:
     Return the plan that a file describes.
 
     Raises:
-        errors.RequestInvalid: it cannot be read, or describes none; every flaw is told with its place.
+        errors.InputRefused: it cannot be read, or describes none; every flaw is told with its place.
     """
     import pydantic
 
@@ -23,10 +23,7 @@ def read(path: Path) -> requests.NewPlan:
     from app.api import payloads, plan_bodies
     from app.engine import json_text
 
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise errors.RequestInvalid(f"{path} cannot be read: {error}", code="file_unreadable") from error
+    content = given_files.read(path)
     payloads.check(content)
     try:
         return plan_bodies.PlanBody.model_validate(json_text.read(content.decode())).plan(None)

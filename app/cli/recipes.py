@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app import errors
-from app.cli import endings, formats, options, terminal
+from app.cli import endings, formats, given_files, options, terminal
 
 if TYPE_CHECKING:
     from app.cli import client
@@ -108,9 +108,6 @@ def _names_file(target: str) -> bool:
 
 
 def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise errors.NotFound(f"there is no file {path}", code="file_not_found") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise errors.RequestInvalid(f"{path} cannot be read: {error}", code="file_unreadable") from error
+    if not path.exists():
+        raise errors.NotFound(f"there is no file {path}", code="file_not_found")
+    return given_files.read_text(path)

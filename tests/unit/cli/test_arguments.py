@@ -95,18 +95,8 @@ def test_file_that_is_no_object_is_refused(tmp_path: Path, content: bytes):
     file = tmp_path / "args.json"
     file.write_bytes(content)
 
-    with pytest.raises(errors.ArgsInvalid):
+    with pytest.raises(errors.RequestInvalid):
         arguments.collect([], file)
-
-
-def test_missing_file_is_refused(tmp_path: Path):
-    """
-    A file of arguments that is not there is told by its path.
-    """
-    with pytest.raises(errors.ArgsInvalid) as refused:
-        arguments.collect([], tmp_path / "absent.json")
-
-    assert "absent.json" in refused.value.message
 
 
 def test_labels_are_texts():
