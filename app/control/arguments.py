@@ -6,30 +6,26 @@ from __future__ import annotations
 
 import copy
 import difflib
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 import jsonschema
-import referencing
 import referencing.exceptions
 
 from app import errors
 from app.engine import json_schemas, library, plain
 
 _MESSAGE_CHARACTERS = 300
-_NOWHERE: referencing.Registry[Any] = referencing.Registry()
-"""Schemas may refer to their own parts only; nothing is ever fetched."""
 
-Validator: TypeAlias = jsonschema.Draft202012Validator
+Validator: TypeAlias = jsonschema.protocols.Validator
 """Holds arguments against a schema."""
 
 
 def validator(recipe: library.Recipe) -> Validator:
     """
-    Return what holds arguments against a recipe's schema; it can be used any number of times.
+    Return what holds arguments against a recipe's schema, in linear time; it can be used any number of times.
     """
-    return Validator(dict(recipe.args_schema), registry=_NOWHERE)
+    return json_schemas.validator(recipe.args_schema)
 
 
 def fit(
@@ -101,12 +97,7 @@ def _missing(args: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
 def _undeclared(args: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
     if schema.get("additionalProperties", False) is not False:
         return []
-    patterns = tuple(schema.get("patternProperties") or ())
-    return [
-        name
-        for name in args
-        if name not in declared(schema) and not any(re.search(pattern, name) for pattern in patterns)
-    ]
+    return [name for name in args if name not in declared(schema)]
 
 
 def _missing_flaw(name: str) -> errors.Flaw:
@@ -131,10 +122,10 @@ def _unfit(args: dict[str, Any], recipe: library.Recipe, holding: Validator) -> 
         jsonschema.SchemaError,
         jsonschema.exceptions.UnknownType,
         referencing.exceptions.Unresolvable,
-        re.error,
         RecursionError,
         AttributeError,
         TypeError,
+        ValueError,
     ) as error:
         flaw = errors.Flaw(path="$.args_schema", message=f"args_schema cannot be used: {error!s:.200}")
         raise errors.RecipeInvalid(f"recipe {recipe.recipe_id} has a broken args_schema", flaws=[flaw]) from error

@@ -79,9 +79,18 @@ def test_an_undeclared_argument_is_refused_with_the_nearest_name() -> None:
 def test_an_open_schema_takes_further_arguments() -> None:
     """A recipe whose schema allows further properties gets them."""
     assert arguments.fit({"x": 1}, recipe({"additionalProperties": True})) == {"x": 1}
-    assert arguments.fit({"x_1": 1}, recipe({"patternProperties": {"^x_": {}}, "additionalProperties": False})) == {
-        "x_1": 1
+
+
+def test_a_pattern_takes_time_that_grows_with_the_text_alone() -> None:
+    """A form is looked for as RE2 does it: no value keeps the service busy for years."""
+    schema: dict[str, Any] = {"properties": {"x": {"pattern": "^(a+)+$"}, "y": {"uniqueItems": True}}}
+    error = refused({"x": "a" * 5000 + "!", "y": [*range(5000), 1]}, schema)
+
+    assert {(flaw.path, flaw.code) for flaw in error.flaws} == {
+        ("$.args.x", "args_pattern"),
+        ("$.args.y", "args_uniqueItems"),
     }
+    assert arguments.fit({"x": "a" * 5000}, recipe(schema))
 
 
 def test_values_of_the_wrong_form_are_told_with_their_place() -> None:
