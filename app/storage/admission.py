@@ -7,11 +7,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator
 
 from app import errors
 from app.engine import runs, states, stores
 from app.storage import creation, disk, index, layout
+from app.storage.folder_turns import FolderTurns
 from app.storage.index import IndexedRun
 from app.storage.means import Means
 from app.storage.nursery import Nursery
@@ -35,7 +35,7 @@ class Admission:
     ) -> None:
         self._means, self._identity, self._reconciliation = means, identity, reconciliation
         self._nursery = nursery
-        self._turn = asyncio.Lock()
+        self._turns = FolderTurns(means.disk, layout.RUNS, means.workers)
 
     async def create(self, start: runs.RunStart, *, exclusive: bool) -> stores.Created:
         """
@@ -51,7 +51,7 @@ class Admission:
         if start.idempotency_key is None and not exclusive:
             await self._make(start)
             return stores.Created(run_id=start.run_id, existed=False)
-        async with self._alone():
+        async with self._turns.taken():
             await self._reconciliation.once()
             existing = await self._repeated(start)
             if existing is not None:
@@ -94,16 +94,6 @@ class Admission:
                 return False
             room.succeeded()
         return True
-
-    @contextlib.asynccontextmanager
-    async def _alone(self) -> AsyncIterator[None]:
-        async with self._turn:
-            lock = await self._means.workers.run(lambda: self._means.disk.lock(layout.RUNS, wait=True))
-            try:
-                yield
-            finally:
-                if lock is not None:
-                    lock.release()
 
     async def _repeated(self, start: runs.RunStart) -> str | None:
         if start.idempotency_key is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -17,6 +17,7 @@ from app import errors
 from app.engine import issues, plain
 from app.storage import disk, layout, workers
 from app.storage.disk import Disk
+from app.storage.folder_turns import FolderTurns
 from app.storage.means import Means
 
 _CHUNK = 200
@@ -27,13 +28,14 @@ class Issues:
     `issues.IssueStore` over files and rows.
 
     Before a file is changed its row is marked, durably; a crash between file and row leaves the mark, and the next
-    start reads the file again.
+    start reads the file again. Whoever marks rows or takes marks off has the folder alone until rows and files agree.
     """
 
     def __init__(self, means: Means) -> None:
         self._means = means
         self._compared = False
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._folder = FolderTurns(means.disk, layout.ISSUES, means.workers)
 
     async def open(self, issue: issues.Issue) -> None:
         """
@@ -41,13 +43,6 @@ class Issues:
         """
         found = plain.plain(issue)
         await self.change(found["issue_id"], lambda known: found if known is None else issues.again(known, found))
-
-    async def put(self, issue: issues.Issue) -> None:
-        """
-        Write a record in place of the one of its id.
-        """
-        given = plain.plain(issue)
-        await self.change(given["issue_id"], lambda _: given)
 
     async def change(self, issue_id: str, change: issues.Change) -> issues.Issue:
         """
@@ -97,50 +92,50 @@ class Issues:
         }
         wanted, read = iter(sorted(names - {_name(issue_id) for issue_id in sound})), set[str]()
         while chunk := list(islice(wanted, _CHUNK)):
-            found = await self._means.workers.run(partial(_summaries, files, chunk))
-            await index.put_issues(found, doubtful=True)
-            read |= {summary.issue_id for summary in found}
+            read |= await workers.uncut(self._read_again(chunk))
         await index.remove_issues(rows.keys() - sound - read)
         self._compared = True
         return len(sound | read)
 
+    async def _read_again(self, names: Sequence[str]) -> set[str]:
+        async with self._folder.taken():
+            found = await self._means.workers.run(partial(_summaries, self._means.disk, names))
+            await self._means.index.put_issues(found, doubtful=True)
+        return {summary.issue_id for summary in found}
+
     async def _change(self, issue_id: str, change: issues.Change) -> issues.Issue:
-        # The rows of two changes must come in the order of their files.
+        path = layout.issue_file(issue_id)
         turn = self._turns.setdefault(issue_id, asyncio.Lock())
         async with turn:
-            path = layout.issue_file(issue_id)
-            existed = await self._means.workers.run(lambda: self._means.disk.has_file(path))
-            if existed:
-                await self._means.index.mark_issue(issue_id)
-            try:
-                known, left = await self._means.workers.run(lambda: self._replaced(issue_id, change, existed))
-            except OSError as error:
-                raise self._means.room.failed(path, error) from error
-            if left is None:
-                raise _unknown(issue_id)
-            if left is not known or existed:
-                await self._means.index.put_issues([issues.summary(left)])
+            if await self._means.workers.run(lambda: self._means.disk.has_file(path)):
+                async with self._folder.taken():
+                    await self._means.index.mark_issue(issue_id)
+                    left = await self._replaced(issue_id, change)
+                    await self._means.index.put_issues([issues.summary(left)])
+            else:
+                # A new one is its maker's alone, but may be changed as soon as it is there.
+                left = await self._replaced(issue_id, change)
+                await self._means.index.put_issues([issues.summary(left)], doubtful=True)
             return left
 
-    def _replaced(
-        self, issue_id: str, change: issues.Change, existed: bool
-    ) -> tuple[issues.Issue | None, issues.Issue | None]:
-        # A new one is its maker's alone; over one that is there, other processes may come too.
-        held = self._means.disk.lock(layout.ISSUES, wait=True) if existed else None
+    async def _replaced(self, issue_id: str, change: issues.Change) -> issues.Issue:
         try:
-            known = _read(self._means.disk, issue_id)
-            left = change(known)
-            if left is None or left is known:
-                return known, known
-            self._write(issue_id, left)
-            return known, left
-        finally:
-            if held is not None:
-                held.release()
+            left = await self._means.workers.run(lambda: self._written(issue_id, change))
+        except OSError as error:
+            raise self._means.room.failed(layout.issue_file(issue_id), error) from error
+        if left is None:
+            raise _unknown(issue_id)
+        return left
 
-    def _write(self, issue_id: str, issue: issues.Issue) -> None:
-        path, reach = layout.issue_file(issue_id), self._means.probes.reach
-        disk.replace(self._means.disk, path, plain.encode(issue) + b"\n", sync=True, reach=reach, at="storage.issue")
+    def _written(self, issue_id: str, change: issues.Change) -> issues.Issue | None:
+        files, reach = self._means.disk, self._means.probes.reach
+        known = _read(files, issue_id)
+        left = change(known)
+        if left is None or left is known:
+            return known
+        content = plain.encode(left) + b"\n"
+        disk.replace(files, layout.issue_file(issue_id), content, sync=True, reach=reach, at="storage.issue")
+        return left
 
 
 def _read(files: Disk, issue_id: str) -> dict[str, Any] | None:
@@ -159,11 +154,11 @@ def _name(issue_id: str) -> str:
     return layout.issue_file(issue_id).removeprefix(f"{layout.ISSUES}/")
 
 
-def _summaries(files: Disk, names: list[str]) -> list[issues.IssueSummary]:
+def _summaries(files: Disk, names: Sequence[str]) -> list[issues.IssueSummary]:
     return [issues.summary(issue) for issue in _issues(files, names)]
 
 
-def _issues(files: Disk, names: list[str]) -> Iterator[dict[str, Any]]:
+def _issues(files: Disk, names: Sequence[str]) -> Iterator[dict[str, Any]]:
     for name in names:
         with contextlib.suppress(OSError, ValueError, RecursionError):
             issue = json.loads(files.read(f"{layout.ISSUES}/{name}"))

@@ -5,6 +5,7 @@ Issues in any store: kept by their ids, listed in order, and right after every c
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from typing import Any
 
@@ -58,6 +59,41 @@ async def test_a_change_that_is_cut_off_is_whole_or_not_there(house: House, poin
     assert await rows(house) == [("iss_1", shown["status"], shown["revision"])]
     if point != "after_rename":
         assert shown["status"] == "open"
+
+
+async def test_a_look_at_files_takes_no_mark_off_a_change(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that are compared with files while an issue changes do not hide the change if the process dies in it."""
+    store = await house.open()
+    index, read, marked = store._parts.means.index, asyncio.Event(), asyncio.Event()
+    put, mark = index.put_issues, index.mark_issue
+
+    async def put_late(found: Any, *, doubtful: bool = False) -> None:
+        read.set()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(marked.wait(), 0.3)
+        await put(found, doubtful=doubtful)
+
+    async def mark_aloud(issue_id: str) -> None:
+        await mark(issue_id)
+        marked.set()
+
+    await store.issues.open(made())
+    await index.mark_issue("iss_1")
+    monkeypatch.setattr(index, "put_issues", put_late)
+    monkeypatch.setattr(index, "mark_issue", mark_aloud)
+    house.passed.at["storage.issue.after_rename"] = houses.die
+    compared = asyncio.create_task(store.issues.compare())
+    await read.wait()
+    with pytest.raises(houses.Died):
+        await store.issues.change("iss_1", closing)
+    await compared
+    house.passed.at.clear()
+    monkeypatch.undo()
+    store = await house.crash()
+    await store.list_unfinished()
+    shown = await store.issues.get("iss_1")
+
+    assert await rows(house) == [("iss_1", shown["status"], shown["revision"])]
 
 
 @pytest.mark.parametrize("point", ["before_write", "before_rename", "after_rename"])
