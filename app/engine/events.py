@@ -59,8 +59,6 @@ class EventType(StrEnum):
     """A journal is damaged before its end. Fields: file, line, reason."""
     RECOVERY_CONTINUED = "recovery.continued"
     """The run goes on after the process that had it went away. Fields: lines."""
-    RECOVERY_REBUILT = "recovery.rebuilt"
-    """A projection was made anew. Fields: file."""
     RECOVERY_ADOPTED = "recovery.adopted"
     """A folder without start.json was taken over. Fields: lines, dropped."""
     STORAGE_FAILED = "storage.failed"

@@ -65,12 +65,6 @@ class RunState(StrEnum):
         """
         return self in _FINISHED
 
-    def may_become(self, other: RunState) -> bool:
-        """
-        Tell whether the transition table allows the move.
-        """
-        return other in MOVES[self]
-
 
 _FINISHED = frozenset({RunState.DONE, RunState.FAILED, RunState.CANCELLED})
 

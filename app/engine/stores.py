@@ -290,11 +290,6 @@ class RunStore(Protocol):
         Return run.json and cache.json as they stand, without trust; unreadable ones are left out.
         """
 
-    async def write_snapshots(self, run_id: str, files: Mapping[str, plain.Json]) -> None:
-        """
-        Replace projections of a run that is not open.
-        """
-
     async def summary(self, run_id: str) -> RunSummary:
         """
         Return a run's row.
@@ -341,11 +336,6 @@ class RunStore(Protocol):
         Raises:
             errors.NotFound: there is none of that id.
             errors.Conflict: `receipt_altered`, its line has been changed since.
-        """
-
-    async def put_issue(self, issue: Mapping[str, plain.Json]) -> None:
-        """
-        Write an issue record `{issue_id, …}`; writing it again replaces it.
         """
 
     async def has_room(self) -> bool:

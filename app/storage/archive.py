@@ -106,28 +106,6 @@ class Archive:
 
         return await self._means.workers.run(read)
 
-    async def replace_snapshots(self, run_id: str, files: Mapping[str, plain.Json]) -> None:
-        """
-        Replace projections of a run that is not open.
-
-        Raises:
-            errors.NotFound: there is no such run.
-            errors.StorageFault: they could not be written.
-        """
-        folder, reach = layout.run_folder(run_id), self._means.probes.reach
-        contents = {layout.projection(name): plain.encode(value) + b"\n" for name, value in files.items()}
-
-        def write() -> None:
-            self._make_sure_of(run_id)
-            for name, content in contents.items():
-                path = f"{folder}/{name}"
-                disk.replace(self._means.disk, path, content, sync=False, reach=reach, at="storage.snapshot")
-
-        try:
-            await self._means.workers.run(write)
-        except OSError as error:
-            raise self._means.room.failed(folder, error) from error
-
     async def receipt(self, receipt_id: str) -> dict[str, plain.Json]:
         """
         Return a receipt, one that an open run has queued included.

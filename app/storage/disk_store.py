@@ -8,7 +8,6 @@ import abc
 import asyncio
 import logging
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -196,12 +195,6 @@ class DiskStore(abc.ABC):
         """
         return await self._parts.archive.snapshots(run_id)
 
-    async def write_snapshots(self, run_id: str, files: Mapping[str, plain.Json]) -> None:
-        """
-        Replace projections of a run that is not open.
-        """
-        await self._parts.archive.replace_snapshots(run_id, files)
-
     # -- rows
 
     async def summary(self, run_id: str) -> stores.RunSummary:
@@ -248,15 +241,6 @@ class DiskStore(abc.ABC):
         Return a receipt that is as its run has written it.
         """
         return await self._parts.archive.proven(receipt_id)
-
-    async def put_issue(self, issue: Mapping[str, plain.Json]) -> None:
-        """
-        Write an issue record, durably.
-
-        Raises:
-            errors.StorageFault: it could not be written.
-        """
-        await self._parts.issues.put(issue)
 
     @property
     def issues(self) -> Issues:

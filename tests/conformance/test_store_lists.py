@@ -140,7 +140,7 @@ async def test_the_index_is_rebuilt_from_the_folders(house: House) -> None:
     await log.decide(DecisionKind.TAKEN, {})
     await log.move(Transition.take("r0", "2026-02-10T14:30:00.000Z"))
     await log.close()
-    await house.store.put_issue({"issue_id": "iss_1", "title": "x"})
+    await house.store.issues.open({"issue_id": "iss_1", "title": "x"})
     before = await house.store.list_runs(RunQuery())
     told = await house.store.rebuild_index()
     after = await house.store.list_runs(RunQuery())
@@ -282,9 +282,9 @@ async def test_a_damaged_run_is_listed_as_failed(house: House) -> None:
 async def test_an_issue_is_kept_by_its_id(house: House) -> None:
     """An issue is a JSON file named by its id; writing it again replaces it, and no name leads out of the folder."""
     store = await house.open()
-    await store.put_issue({"issue_id": "iss_1", "title": "First", "run_id": RUN})
-    await store.put_issue({"issue_id": "iss_1", "title": "Second", "run_id": RUN})
-    await store.put_issue({"issue_id": "../evil", "title": "Third"})
+    await store.issues.open({"issue_id": "iss_1", "title": "First", "run_id": RUN})
+    await store.issues.open({"issue_id": "iss_1", "title": "Second", "run_id": RUN})
+    await store.issues.open({"issue_id": "../evil", "title": "Third"})
     store = await house.crash()
 
     assert json.loads(house.files().read("issues/iss_1.json"))["title"] == "Second"
@@ -294,10 +294,10 @@ async def test_an_issue_is_kept_by_its_id(house: House) -> None:
 async def test_an_issue_that_cannot_be_written_is_told(house: House) -> None:
     """A full disk refuses an issue, and leaves the old one as it was."""
     store = await house.open()
-    await store.put_issue({"issue_id": "iss_1", "title": "First"})
+    await store.issues.open({"issue_id": "iss_1", "title": "First"})
     house.faults.refuse("write", "iss_1")
     with pytest.raises(errors.StorageFault):
-        await store.put_issue({"issue_id": "iss_1", "title": "Second"})
+        await store.issues.open({"issue_id": "iss_1", "title": "Second"})
 
     assert json.loads(house.files().read("issues/iss_1.json"))["title"] == "First"
 

@@ -326,15 +326,6 @@ async def test_unreadable_snapshots_are_left_out(house: House) -> None:
     assert list(found) == ["run.json"]
 
 
-async def test_snapshots_of_a_run_at_rest_can_be_replaced(house: House) -> None:
-    """Projections of a run that is not open are written whole."""
-    await houses.ended(house, "a")
-    await house.store.write_snapshots(RUN, {"run.json": {"x": 1}, "state.json": {}})
-
-    assert (await house.store.read_snapshots(RUN))["run.json"] == {"x": 1}
-    assert house.content("state.json") == b"{}\n"
-
-
 # -- logs
 
 
@@ -383,7 +374,6 @@ async def test_nothing_can_be_read_of_no_run(house: House) -> None:
         store.read_log("none", "x"),
         store.list_logs("none"),
         store.read_snapshots("none"),
-        store.write_snapshots("none", {"run.json": {}}),
         store.summary("none"),
         store.delete("none"),
         store.verify("none"),

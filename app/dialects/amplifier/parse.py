@@ -65,14 +65,6 @@ def flaws(document: plain.Json) -> _Flaws:
         yield from rules.flaws(document, version)
 
 
-def version_of(document: _Object) -> str:
-    """
-    Return the version of the language that a valid recipe is written in.
-    """
-    version: str = document.get("schema", fields.FIRST)
-    return version
-
-
 def args_schema(document: _Object) -> dict[str, plain.Json]:
     """
     Return the schema of a run's arguments: the context, whose empty values must be given, and what is declared.

@@ -85,7 +85,7 @@ async def live(store: FolderStore, tell: Tell, *, serve: bool = True) -> None:
         log.add_event(EventType.STEP_FINISHED, key, {"position": record.position})
         log.refresh(lambda key=key: {"run.json": {"last": key}, "cache.json": {}})  # type: ignore[misc]
         await log.rest()
-    await store.put_issue({"issue_id": "iss_1", "title": "t"})
+    await store.issues.open({"issue_id": "iss_1", "title": "t"})
     tell("issue")
     for revision in (1, 2):
         await store.plans.put(plans.Plan(session_id="sp_1", created_at=AT, updated_at=AT, revision=revision))

@@ -69,7 +69,7 @@ async def test_files_are_their_owners_alone(tmp_path: Path) -> None:
     await log.write_log("a.txt", "x")
     await log.add_receipt(await log.append_step(houses.proven("a")))
     await log.rest()
-    await store.put_issue({"issue_id": "iss_1"})
+    await store.issues.open({"issue_id": "iss_1"})
     files = [path for path in (tmp_path / "d").rglob("*") if path.is_file()]
     modes = {stat.S_IMODE(path.stat().st_mode) for path in files}
     folders = {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "d").rglob("*") if path.is_dir()}
