@@ -7,14 +7,14 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Path, Query
+from fastapi import APIRouter, Body, Path
 from pydantic import BeforeValidator
 from starlette.responses import Response
 
 from app.api import bodies, plan_answers, plan_bodies, queries, sessions
 from app.api.answering import IdempotencyKey, declared
 from app.api.desk import At
-from app.api.sessions import IfMatch, NoBody, SessionId
+from app.api.sessions import IfMatch, NoBody, SeenRevision, SessionId
 from app.control.plans import requests
 
 router = APIRouter(prefix="/api/sessions/{session_id}/tasks", tags=["plans"])
@@ -87,7 +87,7 @@ async def remove_task(
     desk: At,
     session_id: SessionId,
     task_id: TaskId,
-    revision: Annotated[int | None, Query(description="Revision that was seen, as `If-Match`.", ge=1)] = None,
+    revision: SeenRevision = None,
     if_match: IfMatch = None,
 ) -> Response:
     """

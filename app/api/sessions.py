@@ -10,7 +10,7 @@ from fastapi import APIRouter, Body, Header, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import plan_answers, plan_bodies, polling, queries, refusals
+from app.api import bodies, plan_answers, plan_bodies, polling, queries, refusals
 from app.api.answering import IdempotencyKey, as_json, declared
 from app.api.desk import At
 from app.api.refusals import BODY
@@ -26,6 +26,9 @@ IfMatch = Annotated[
     Header(alias="If-Match", description="ETag that was seen; another change since is a 409.", max_length=100),
 ]
 """The revision that a change was made for."""
+
+SeenRevision = Annotated[int | None, Query(description="Revision that was seen, as `If-Match`.", ge=1)]
+"""The same, where there is no body."""
 
 NoBody = Annotated[plan_bodies.RevisedBody | None, Body(description="May be left out.")]
 """A body that can only name the revision."""
@@ -161,6 +164,24 @@ async def reorder_plan(
     Change the order in which tasks are shown and begun; no task may stand before one that it depends on.
     """
     return shown(await desk.plans.reorder(session_id, body.order, body.seen(queries.revision(if_match))))
+
+
+@router.delete(
+    "/{session_id}",
+    status_code=204,
+    summary="Delete a plan",
+    responses=refusals.documented(
+        ("request_invalid", "plan_not_found", "plan_changed", "plan_damaged", "wrong_state", "no_room")
+    ),
+)
+async def delete_plan(
+    desk: At, session_id: SessionId, revision: SeenRevision = None, if_match: IfMatch = None
+) -> Response:
+    """
+    Delete a plan of which nothing is under way; its runs stay, and so do their receipts and issues.
+    """
+    await desk.plans.delete(session_id, bodies.seen_revision(revision, queries.revision(if_match)))
+    return Response(status_code=204)
 
 
 @router.post("/{session_id}/approve", summary="Approve a plan", responses=moved())

@@ -55,6 +55,12 @@ class FolderPlans:
         """
         return (await self._plans.show(session_id)).to_json()
 
+    async def delete(self, session_id: str, revision: int | None) -> None:
+        """
+        Delete a plan.
+        """
+        await self._plans.delete(session_id, revision)
+
     async def go_on(self, session_id: str) -> client.Answer:
         """
         Go on here with a plan that an earlier process left at work.

@@ -50,6 +50,11 @@ class Plans(Protocol):
         Return a plan.
         """
 
+    async def delete(self, session_id: str, revision: int | None) -> None:
+        """
+        Delete a plan that rests; `revision` is what was seen of it, None for any, here and below.
+        """
+
     async def go_on(self, session_id: str) -> _Answer:
         """
         Return a plan, and see to it that somebody works on it if it is at work.
@@ -62,7 +67,7 @@ class Plans(Protocol):
 
     async def move(self, session_id: str, move: Move, revision: int | None) -> _Answer:
         """
-        Move a plan as a whole; `revision` is what was seen of it, None for any, here and below.
+        Move a plan as a whole.
         """
 
     async def reorder(self, session_id: str, order: Sequence[int], revision: int | None) -> _Answer:

@@ -89,6 +89,18 @@ def show(place: options.Place, as_json: bool, session_id: str) -> int:
 
 @plan.command()
 @click.argument("session_id")
+@revision
+@options.anywhere
+def delete(place: options.Place, session_id: str, revision: int | None) -> int:
+    """
+    Delete a plan of which nothing is under way; its runs stay, and so do their receipts and issues.
+    """
+    place.ask(lambda connected: connected.plans.delete(session_id, revision), Access.CHANGE)
+    return endings.ExitCode.DONE
+
+
+@plan.command()
+@click.argument("session_id")
 @options.as_json
 @options.anywhere
 def follow(place: options.Place, as_json: bool, session_id: str) -> int:

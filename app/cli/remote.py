@@ -26,6 +26,8 @@ _ANSWER_SECONDS = 60.0
 _QUIET_STREAM_SECONDS = 120.0
 """A stream that says nothing for so long, not even that it lives, is broken."""
 
+_WITHOUT_BODY = {httpx.codes.NO_CONTENT, httpx.codes.NOT_MODIFIED}
+
 _NOT_IN_BODY = {"idempotency_key", "owner", "runs_above"}
 
 _OF_STATUS: Mapping[int, type[errors.ControlRoomError]] = {
@@ -303,10 +305,10 @@ class ServiceClient:
         headers: Mapping[str, str] | None = None,
     ) -> Any:
         """
-        Return the JSON that is answered, None where nothing has changed.
+        Return the JSON that is answered, None where nothing has changed, or is left.
         """
         answer = await self._send(method, path, json=body, params=params, headers=headers)
-        return None if answer.status_code == httpx.codes.NOT_MODIFIED else self._json(answer)
+        return None if answer.status_code in _WITHOUT_BODY else self._json(answer)
 
     def _object(self, answer: httpx.Response) -> client.Answer:
         value = self._json(answer)

@@ -74,6 +74,12 @@ class ServicePlans:
         found: client.Answer = await self._ask("GET", _place(session_id))
         return found
 
+    async def delete(self, session_id: str, revision: int | None) -> None:
+        """
+        Delete a plan.
+        """
+        await self._ask("DELETE", _place(session_id), headers=_matched(revision))
+
     async def go_on(self, session_id: str) -> client.Answer:
         """
         Get a plan; its service goes on with it unasked.
@@ -119,8 +125,8 @@ class ServicePlans:
         """
         Delete a task.
         """
-        headers = None if revision is None else {"If-Match": f'"{revision}"'}
-        found: client.Answer = await self._ask("DELETE", _place(session_id, "tasks", task_id), headers=headers)
+        place = _place(session_id, "tasks", task_id)
+        found: client.Answer = await self._ask("DELETE", place, headers=_matched(revision))
         return found
 
     async def answer(
@@ -169,6 +175,10 @@ def keyed(idempotency_key: str | None) -> dict[str, str]:
     if flaws:
         raise errors.RequestInvalid(flaws[0].message, flaws=flaws)
     return {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
+
+
+def _matched(revision: int | None) -> dict[str, str] | None:
+    return None if revision is None else {"If-Match": f'"{revision}"'}
 
 
 def _task(task: requests.NewTask) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """
-Session plans: tasks and their dependencies, each plan one JSON file (execution-modes, appendix G); and the port by
-which they are kept.
+Session plans: tasks and their dependencies, each plan one JSON file (execution-modes, appendix G).
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 from app.engine import plain
 
@@ -331,34 +330,6 @@ class PlanQuery:
     """Most plans to return, 1 to 1,000."""
     cursor: tuple[str, str] | None = None
     """`(created_at, session_id)` of the last plan of the page before."""
-
-
-class PlanStore(Protocol):
-    """
-    All session plans of a data directory. Whoever changes them holds the data directory.
-    """
-
-    async def get(self, session_id: str) -> Plan | None:
-        """
-        Return a plan as its file has it, None where there is none.
-
-        Raises:
-            errors.Conflict: `plan_damaged`; its file cannot be read, `flaws` tells why.
-        """
-
-    async def put(self, plan: Plan) -> None:
-        """
-        Replace a plan's file, or make it; done once it is durable. Once begun that ends, whatever becomes of the
-        caller.
-
-        Raises:
-            errors.StorageFault: it could not be made durable; the file is as before, or as it was to become.
-        """
-
-    async def list(self, query: PlanQuery) -> list[PlanSummary]:
-        """
-        Return plans, newest first; files that cannot be read are left out.
-        """
 
 
 def summary(plan: Plan) -> PlanSummary:

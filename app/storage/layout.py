@@ -18,6 +18,7 @@ SESSIONS = "audit/sessions"
 AGENT_SESSIONS = "sessions/agents"
 ISSUES = "issues"
 PLANS = "sessions"
+PLANS_REMOVED = "sessions/.removed"
 COMMITS = "commits"
 
 START = "start.json"
@@ -147,6 +148,13 @@ def plan_file(session_id: str) -> str:
     Return the file of a session's plan.
     """
     return f"{PLANS}/{file_name(session_id)}/{PLAN}"
+
+
+def plan_marker(session_id: str) -> str:
+    """
+    Return the empty file that tells that a session had a plan, which was removed.
+    """
+    return f"{PLANS_REMOVED}/{file_name(session_id)}"
 
 
 def can_have_plan(session_id: str) -> bool:

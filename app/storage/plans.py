@@ -45,7 +45,7 @@ class _Known:
 
 class Plans:
     """
-    `plans.PlanStore` over files.
+    `plan_stores.PlanStore` over files.
     """
 
     def __init__(self, means: Means) -> None:
@@ -73,6 +73,19 @@ class Plans:
         """
         await workers.uncut(self._put(plan))
 
+    async def remove(self, session_id: str) -> None:
+        """
+        Remove a plan's file for good; once begun that ends, whatever becomes of the caller.
+        """
+        await workers.uncut(self._remove(session_id))
+
+    async def was_removed(self, session_id: str) -> bool:
+        """
+        Tell whether a session had a plan that was removed.
+        """
+        marker = layout.plan_marker(session_id)
+        return await self._means.workers.run(lambda: self._means.disk.has_file(marker))
+
     async def list(self, query: plans.PlanQuery) -> list[plans.PlanSummary]:
         """
         Return plans, newest first.
@@ -96,6 +109,31 @@ class Plans:
             name = layout.file_name(plan.session_id)
             self._heads[name] = _Head(signature, plans.summary(plan))
             self._remember(_Known(signature, plan))
+
+    async def _remove(self, session_id: str) -> None:
+        async with self._turns.setdefault(session_id, asyncio.Lock()):
+            try:
+                await self._means.workers.run(lambda: self._removed(session_id))
+            except OSError as error:
+                raise self._means.room.failed(layout.plan_file(session_id), error) from error
+            self._heads.pop(layout.file_name(session_id), None)
+            self._known.pop(session_id, None)
+
+    def _removed(self, session_id: str) -> None:
+        path, files, reach = layout.plan_file(session_id), self._means.disk, self._means.probes.reach
+        folder = path.rpartition("/")[0]
+        # Runs of the plan stay, and would be found by their keys if its id were given again.
+        reach("storage.plan.before_marker")
+        if files.add_folder(layout.PLANS_REMOVED):
+            files.sync_folder(layout.PLANS)
+        files.write(layout.plan_marker(session_id), b"", sync=True)
+        files.sync_folder(layout.PLANS_REMOVED)
+        reach("storage.plan.before_remove")
+        files.remove(path)
+        reach("storage.plan.after_remove")
+        files.sync_folder(folder)
+        if not files.names(folder):
+            files.remove_tree(folder)
 
     def _replaced(self, path: str, plan: plans.Plan) -> Signature:
         content = plain.encode(plan.to_json()) + b"\n"

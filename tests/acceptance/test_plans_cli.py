@@ -501,3 +501,24 @@ def test_task_is_added_once_under_a_key(tmp_path: Path, place: tuple[str, ...]):
 
     assert [task["id"] for task in again["tasks"]] == [1, 2]
     assert "[idempotency_conflict]" in refused.stderr
+
+
+def test_plan_is_deleted(tmp_path: Path, place: tuple[str, ...]):
+    """
+    `delete` takes a plan away that rests, and leaves its runs; one that runs is refused with what to do first.
+    """
+    session_id = made(tmp_path, place, GATE, {"description": "a small task"})
+    plan("approve", session_id, *place)
+    plan("start", session_id, *place, code=1)
+    early = plan("delete", session_id, *place, code=1)
+    plan("pause", session_id, *place)
+    old = plan("delete", session_id, "--revision", "1", *place, code=1)
+    gone = plan("delete", session_id, *place)
+    absent = plan("show", session_id, *place, code=4)
+    runs = programs.asked("runs", "list", "--session", session_id, *place)
+
+    assert "pause it first" in early.stderr
+    assert "[plan_changed]" in old.stderr
+    assert gone.stdout == ""
+    assert "[plan_not_found]" in absent.stderr
+    assert [run["status"] for run in runs] == ["done"]

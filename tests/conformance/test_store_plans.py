@@ -150,6 +150,71 @@ class TestCrashes:
         assert await listed(house) == [("sp_2", "draft", 1), ("sp_1", "draft", 3)]
 
 
+class TestRemoval:
+    """
+    Plans that go.
+    """
+
+    async def test_a_removed_plan_is_gone_for_good(self, house: House) -> None:
+        """A removed plan is neither found nor listed, also after a crash; its id is known as one that was there."""
+        store = await house.open()
+        for session_id in ("sp_1", "sp_2"):
+            await store.plans.put(made(session_id))
+        await store.plans.remove("sp_1")
+        known = [await store.plans.was_removed(each) for each in ("sp_1", "sp_2", "sp_3")]
+        before = await listed(house)
+        store = await house.crash()
+
+        assert known == [True, False, False]
+        assert before == await listed(house) == [("sp_2", "draft", 1)]
+        assert await store.plans.get("sp_1") is None
+        assert await store.plans.was_removed("sp_1")
+        assert house.files().names("sessions/sp_1") == []
+
+    async def test_what_a_person_put_beside_stays(self, house: House) -> None:
+        """Only the plan itself is removed, and one that is put in its place is a plan as any other."""
+        store = await house.open()
+        await store.plans.put(made())
+        house.files().write("sessions/sp_1/notes.md", b"mine", sync=True)
+        await store.plans.remove("sp_1")
+        await store.plans.put(made(revision=7))
+
+        assert house.files().read("sessions/sp_1/notes.md") == b"mine"
+        assert await listed(house) == [("sp_1", "draft", 7)]
+
+    @pytest.mark.parametrize("point", ["before_marker", "before_remove", "after_remove"])
+    async def test_a_removal_is_whole_or_not_there(self, house: House, point: str) -> None:
+        """After a death at any moment of a removal the plan is there as it was, or gone; it can be removed then."""
+        store = await house.open()
+        await store.plans.put(made())
+        house.passed.at[f"storage.plan.{point}"] = houses.die
+        with pytest.raises(houses.Died):
+            await store.plans.remove("sp_1")
+        house.passed.at.clear()
+        store = await house.crash()
+        found = await store.plans.get("sp_1")
+
+        assert found in ((made(), None) if point == "after_remove" else (made(),))
+        assert (await listed(house) == []) == (found is None)
+        assert found is not None or await store.plans.was_removed("sp_1")
+        if found is not None:
+            await store.plans.remove("sp_1")
+        assert await listed(house) == []
+
+    @pytest.mark.parametrize("name", [".removed", "sp_1"])
+    async def test_a_refused_removal_is_told(self, house: House, name: str) -> None:
+        """On a disk that refuses the plan is whole or gone, and whoever asked is told."""
+        store = await house.open()
+        await store.plans.put(made())
+        house.faults.refuse("sync", name)
+        with pytest.raises(errors.StorageFault):
+            await store.plans.remove("sp_1")
+        house.faults.lift()
+
+        assert await store.plans.get("sp_1") == (made() if name == ".removed" else None)
+        assert await listed(house) == ([("sp_1", "draft", 1)] if name == ".removed" else [])
+
+
 class TestFaults:
     """
     Disks that refuse.

@@ -934,6 +934,40 @@ async def test_a_key_adds_one_task_even_if_asked_ten_times_at_once(service: Plan
     assert len((await service.shown(plan))["tasks"]) == 2
 
 
+async def test_a_plan_is_deleted(service: Planned) -> None:
+    """A plan of which nothing is under way is deleted with a 204; its runs stay, a second time is a 404."""
+    service.toolbox.hold(1)
+    plan = await service.started(task("sweep the hall"))
+    await service.toolbox.begun(1)
+    address = f"/api/sessions/{plan['session_id']}"
+    early = await service.http.delete(address)
+    service.toolbox.release(1)
+    done = await service.ends(plan)
+    runs = await service.runs_of(plan)
+    old = await service.http.delete(address, headers={"If-Match": '"1"'})
+    both = await service.http.delete(address, headers={"If-Match": '"1"'}, params={"revision": 2})
+    gone = await service.http.delete(address, params={"revision": done["revision"]})
+    again = await service.http.delete(address)
+
+    refused(early, 409, "wrong_state")
+    assert refused(old, 409, "plan_changed")["facts"]["plan"] == done
+    refused(both, 400, "request_invalid")
+    assert (gone.status_code, gone.content) == (204, b"")
+    refused(again, 404, "plan_not_found")
+    assert (await service.http.get("/api/sessions")).json() == []
+    assert await service.runs_of(plan) == runs
+    assert [run["status"] for run in runs] == ["done"]
+
+
+async def test_a_damaged_plan_is_not_deleted(service: Planned) -> None:
+    """Of a file that cannot be read nobody knows what is under way: it is left to whoever mends or removes it."""
+    plan = await service.plan(*sweeping(1))
+    service.file(plan).write_text("{")
+
+    refused(await service.http.delete(f"/api/sessions/{plan['session_id']}"), 409, "plan_damaged")
+    assert service.file(plan).read_text() == "{"
+
+
 async def test_waiting_for_a_change(service: Planned) -> None:
     """A poll with the known ETag waits until the plan differs; a plan in which nothing will change answers at once."""
     service.toolbox.hold(1)

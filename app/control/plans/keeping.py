@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 from app import clock, errors
 from app.control import requests
 from app.control.plans import rules, troubles
-from app.engine import issues, plain, plans
+from app.engine import issues, plain, plan_stores, plans
 
 _log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ class Keeper:
     """
 
     def __init__(
-        self, *, kept: plans.PlanStore, issues: issues.IssueStore, clock: clock.Clock, masker: plain.Masker
+        self, *, kept: plan_stores.PlanStore, issues: issues.IssueStore, clock: clock.Clock, masker: plain.Masker
     ) -> None:
         """
         Args:
@@ -118,6 +118,24 @@ class Keeper:
             # Even if it is not certain what the file holds now, it may be something new.
             self.tell(renewed.session_id)
         return renewed
+
+    async def remove(self, plan: plans.Plan) -> None:
+        """
+        Remove a plan for good.
+
+        Raises:
+            errors.StorageFault: that could not be made durable.
+        """
+        try:
+            await self._kept.remove(plan.session_id)
+        finally:
+            self.tell(plan.session_id)
+
+    async def was_removed(self, session_id: str) -> bool:
+        """
+        Tell whether there was a plan of an id that was removed.
+        """
+        return await self._kept.was_removed(session_id)
 
     async def _open(self, issue: issues.Issue) -> None:
         try:

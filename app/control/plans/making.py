@@ -31,13 +31,17 @@ class Maker:
         self._chief = chief
         self._ids = ids
 
-    def session_id(self, new: NewPlan) -> str:
+    def session_id(self, new: NewPlan, removed: int = 0) -> str:
         """
         Return the id of a new plan; under one key always the same.
+
+        Args:
+            removed: How many plans of that key were removed.
         """
         if new.idempotency_key is None:
             return self._ids.token("sp_")
-        return f"sp_{plain.sha256(f'plan {new.idempotency_key}'.encode())[:_DIGITS]}"
+        maker = f"plan#{removed}" if removed else "plan"
+        return f"sp_{plain.sha256(f'{maker} {new.idempotency_key}'.encode())[:_DIGITS]}"
 
     async def plan(self, session_id: str, new: NewPlan, at: str) -> plans.Plan:
         """

@@ -189,6 +189,22 @@ def expect_chief_away(plan: plans.Plan) -> None:
         raise _wrong(plan, f"the chief is at work on the plan {plan.session_id}")
 
 
+def expect_rest(plan: plans.Plan) -> None:
+    """
+    Refuse to remove a plan that is at work.
+
+    Raises:
+        errors.WrongState: it runs, the chief is at work, or a run of it has not ended.
+    """
+    expect_chief_away(plan)
+    if plan.status is plans.PlanState.RUNNING:
+        raise _wrong(plan, f"the plan {plan.session_id} is running; only one that rests is deleted: pause it first")
+    for task in plan.tasks:
+        if task.status is plans.TaskState.RUNNING:
+            told = f"task {task.id} of the plan {plan.session_id} runs; only a plan that rests is deleted"
+            raise _wrong_task(plan, task, f"{told}: let the run {task.run_id} end, or cancel it")
+
+
 def without_run(task: plans.Task) -> plans.Task:
     """
     Return a task whose present run is one of its earlier ones.

@@ -5,6 +5,7 @@ Session plans: everything that can be asked of them, whoever asks (execution-mod
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
@@ -51,16 +52,30 @@ class Plans:
             errors.Conflict: `idempotency_conflict`.
             errors.NoRoom: it cannot be written.
         """
-        session_id = self._maker.session_id(new)
         with faults.told():
-            async with self._keeper.turn(session_id):
-                known = await self._keeper.find(session_id)
-                if known is not None:
-                    return _repeated(known, new)
-                plan = await self._keeper.make(await self._maker.plan(session_id, new, self._keeper.now()))
-                plan = await self._with_chief(plan)
+            for removed in itertools.count():
+                session_id = self._maker.session_id(new, removed)
+                async with self._keeper.turn(session_id):
+                    known = await self._keeper.find(session_id)
+                    if known is not None:
+                        return _repeated(known, new)
+                    if not await self._keeper.was_removed(session_id):
+                        plan = await self._keeper.make(await self._maker.plan(session_id, new, self._keeper.now()))
+                        plan = await self._with_chief(plan)
+                        break
         self._planner.look_at(session_id)
         return Created(plan=plan, existed=False)
+
+    async def delete(self, session_id: str, revision: int | None = None) -> None:
+        """
+        Delete a plan that rests; its runs stay, and so do their receipts and issues. Its key may be used again.
+        """
+        with faults.told():
+            async with self._keeper.turn(session_id):
+                plan = await self._keeper.get(session_id)
+                rules.expect(plan, revision)
+                moves.expect_rest(await self._advance.settled(plan))
+                await self._keeper.remove(plan)
 
     async def page(self, query: plans.PlanQuery) -> tuple[list[plans.PlanSummary], bool]:
         """

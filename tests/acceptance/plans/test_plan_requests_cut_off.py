@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.acceptance.plans import working
@@ -38,3 +39,27 @@ def test_a_task_is_added_once(tmp_path: Path, point: str) -> None:
     assert (again.status_code, third.status_code) == (200 if point == "after_rename" else 201, 200)
     assert (other.status_code, other.json()["code"]) == (409, "idempotency_conflict")
     assert [task["id"] for task in working.kept(project)["tasks"]] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("point", ["before_remove", "after_remove"])
+def test_a_plan_is_deleted_whole(tmp_path: Path, point: str) -> None:
+    """A service that is killed over a deletion leaves the plan as it was, or none; the runs are there either way."""
+    project = working.make_project(tmp_path / "project")
+    working.through(project)
+    before = set(working.runs_of(project))
+    service, http = working.opened(project, f"storage.plan.{point}:1")
+    session_id = working.kept(project)["session_id"]
+    with pytest.raises(httpx.TransportError):
+        http.delete(f"/api/sessions/{session_id}")
+    assert service.ended() != 0
+
+    service, http = working.opened(project)
+    try:
+        status = [http.delete(f"/api/sessions/{session_id}").status_code for _ in range(2)]
+        listed = http.get("/api/sessions").json()
+    finally:
+        service.stop()
+
+    assert status == ([404, 404] if point == "after_remove" else [204, 404])
+    assert listed == []
+    assert set(working.runs_of(project)) == before
