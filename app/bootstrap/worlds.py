@@ -66,7 +66,7 @@ class World:
     """Further performers by kind of operation."""
 
     @property
-    def drivers(self) -> Mapping[str, ports.Dialect]:
+    def drivers(self) -> Mapping[str, ports.Driver]:
         """
         Return whatever executes runs: the languages, and what no recipe file is written for.
         """

@@ -19,7 +19,7 @@ class Edition:
     A recipe as it stands beside the tools, agents and prompts of the project.
     """
 
-    def __init__(self, recipe: library.Recipe, shelf: library.Library, dialect: ports.Dialect) -> None:
+    def __init__(self, recipe: library.Recipe, shelf: library.Library, dialect: ports.Driver) -> None:
         self.recipe = recipe
         """The recipe."""
         self.shelf = shelf

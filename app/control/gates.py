@@ -84,7 +84,7 @@ class Gates:
         *,
         store: stores.RunStore,
         engine: pool_port.RunEngine,
-        dialects: Mapping[str, ports.Dialect],
+        dialects: Mapping[str, ports.Driver],
         view: Callable[[str], Awaitable[views.RunView]],
         masker: plain.Masker,
     ) -> None:

@@ -59,7 +59,7 @@ class Reader:
         *,
         store: stores.RunStore,
         engine: pool_port.RunEngine,
-        dialects: Mapping[str, ports.Dialect],
+        dialects: Mapping[str, ports.Driver],
         clock: clock.Clock,
     ) -> None:
         self._store = store

@@ -32,7 +32,7 @@ class Runs:
         engine: pool_port.RunEngine,
         starter: Starter,
         joining: Joining,
-        dialects: Mapping[str, ports.Dialect],
+        dialects: Mapping[str, ports.Driver],
         clock: clock.Clock,
         beginnings: Beginnings | None = None,
     ) -> None:

@@ -24,7 +24,7 @@ DIALECTS: Mapping[str, ports.Dialect] = {
 }
 """One line for each."""
 
-DRIVERS: Mapping[str, ports.Dialect] = {
+DRIVERS: Mapping[str, ports.Driver] = {
     "conference": Conference(),
     "decomposition": Decomposition(),
     "prompt": Prompt(),

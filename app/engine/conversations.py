@@ -27,7 +27,7 @@ class Conversations:
         self,
         sessions: agent_sessions.AgentSessions,
         store: stores.RunStore,
-        dialects: Mapping[str, ports.Dialect],
+        dialects: Mapping[str, ports.Driver],
     ) -> None:
         self._sessions = sessions
         self._store = store

@@ -88,15 +88,40 @@ class Context(Protocol):
         """
 
 
-class Dialect(Protocol):
+class Driver(Protocol):
     """
-    One recipe language.
+    What executes runs of one kind.
     """
 
     name: str
-    """`control_room`, `agent_recipes`, …"""
+    """`control_room`, `agent_recipes`, …; `conference`, `prompt`, …"""
     driver_version: int
     """Raised when the driver asks for other operations than before."""
+
+    def check(self, recipe: Recipe, library: Library) -> list[errors.Flaw]:
+        """
+        Return every flaw that shows only beside the tools, agents and prompts of the project.
+        """
+
+    def freeze(self, recipe: Recipe, library: Library) -> dict[str, plain.Json]:
+        """
+        Return what the driver will need beside the recipe, as plain JSON.
+        """
+
+    async def drive(self, ctx: Context) -> Ending:
+        """
+        Execute the recipe frozen in `ctx.run`; deterministic.
+
+        Raises:
+            errors.RunFailed: the run failed.
+        """
+
+
+class Dialect(Driver, Protocol):
+    """
+    One recipe language, with the driver of its runs.
+    """
+
     file_suffixes: tuple[str, ...]
     """Endings of its recipe files, e.g. `.json`."""
 
@@ -112,20 +137,10 @@ class Dialect(Protocol):
             errors.RecipeInvalid: with every flaw found.
         """
 
-    def check(self, recipe: Recipe, library: Library) -> list[errors.Flaw]:
-        """
-        Return every flaw that shows only beside the tools, agents and prompts of the project.
-        """
-
     def flaws(self, source: str, stem: str, library: Library) -> list[errors.Flaw]:
         """
         Return everything wrong with a recipe's text at once: what `parse` refuses and, as far as the text can be
         understood, what `check` finds.
-        """
-
-    def freeze(self, recipe: Recipe, library: Library) -> dict[str, plain.Json]:
-        """
-        Return what the driver will need beside the recipe, as plain JSON.
         """
 
     def graph(self, recipe: Recipe) -> dict[str, plain.Json]:
@@ -136,14 +151,6 @@ class Dialect(Protocol):
     def json_schema(self) -> dict[str, plain.Json]:
         """
         Return the published JSON Schema of its recipe files.
-        """
-
-    async def drive(self, ctx: Context) -> Ending:
-        """
-        Execute the recipe frozen in `ctx.run`; deterministic.
-
-        Raises:
-            errors.RunFailed: the run failed.
         """
 
 

@@ -17,7 +17,7 @@ from app.engine.slots import Board, Progress
 from app.engine.stores import Loaded
 
 
-async def review(loaded: Loaded, dialect: ports.Dialect | None, read_blob: ReadBlob) -> views.RunView:
+async def review(loaded: Loaded, dialect: ports.Driver | None, read_blob: ReadBlob) -> views.RunView:
     """
     Return a run as its authority tells it.
 
@@ -31,7 +31,7 @@ async def review(loaded: Loaded, dialect: ports.Dialect | None, read_blob: ReadB
     return views.on_board(view, board)
 
 
-async def replays(loaded: Loaded, dialect: ports.Dialect, read_blob: ReadBlob) -> None:
+async def replays(loaded: Loaded, dialect: ports.Driver, read_blob: ReadBlob) -> None:
     """
     Make sure that a driver asks for what the living lines hold.
 
@@ -41,7 +41,7 @@ async def replays(loaded: Loaded, dialect: ports.Dialect, read_blob: ReadBlob) -
     await _board(loaded, dialect, read_blob)
 
 
-async def asked(loaded: Loaded, dialect: ports.Dialect, read_blob: ReadBlob) -> list[OpenGate]:
+async def asked(loaded: Loaded, dialect: ports.Driver, read_blob: ReadBlob) -> list[OpenGate]:
     """
     Return the gates at which a run that nobody executes now has come to wait for an answer.
 
@@ -62,13 +62,13 @@ async def asked(loaded: Loaded, dialect: ports.Dialect, read_blob: ReadBlob) -> 
     ]
 
 
-async def _board(loaded: Loaded, dialect: ports.Dialect, read_blob: ReadBlob) -> Board:
+async def _board(loaded: Loaded, dialect: ports.Driver, read_blob: ReadBlob) -> Board:
     context, _ = await _rehearsed(loaded, dialect, read_blob)
     return context.board()
 
 
 async def _rehearsed(
-    loaded: Loaded, dialect: ports.Dialect, read_blob: ReadBlob
+    loaded: Loaded, dialect: ports.Driver, read_blob: ReadBlob
 ) -> tuple[DriverContext, Mapping[str, Ask]]:
     context = DriverContext(loaded.start, lambda key, facts: None)
     conductor = Conductor(lambda: dialect.drive(context))

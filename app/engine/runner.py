@@ -42,7 +42,7 @@ class Runner:
     def __init__(
         self,
         log: RunLog,
-        dialect: ports.Dialect,
+        dialect: ports.Driver,
         equipment: Equipment,
         slots: ports.Slots,
         changed: Callable[[], None],

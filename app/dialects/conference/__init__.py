@@ -4,7 +4,6 @@ The driver of conferences: opinions of several agents on the same evidence. No r
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from app import errors
@@ -31,13 +30,6 @@ class Conference:
 
     name: str = NAME
     driver_version: int = 1
-    file_suffixes: tuple[str, ...] = ()
-
-    def parse(self, source: str, stem: str) -> library.Recipe:
-        """
-        Return the recipe with the configuration that a text holds.
-        """
-        return self.recipe(json.loads(source))
 
     def recipe(self, document: Mapping[str, plain.Json]) -> library.Recipe:
         """
@@ -59,15 +51,6 @@ class Conference:
         """
         return [*_people_flaws(recipe, library), *_tool_flaws(recipe, library)]
 
-    def flaws(self, source: str, stem: str, library: library.Library) -> list[errors.Flaw]:
-        """
-        Return everything that is wrong with a configuration.
-        """
-        try:
-            return self.check(self.parse(source, stem), library)
-        except errors.RecipeInvalid as error:
-            return list(error.flaws)
-
     def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
         """
         Return chief and participants as they are configured now, and the tools that may be called.
@@ -85,34 +68,11 @@ class Conference:
             },
         }
 
-    def graph(self, recipe: library.Recipe) -> dict[str, plain.Json]:
-        """
-        Return the chief, everybody beside one another, and the transcript.
-        """
-        opinions = [driver.opinion_key(agent_id) for agent_id in recipe.document["agents"]]
-        nodes = [
-            {"id": CHIEF, "label": CHIEF, "kind": "agent"},
-            *({"id": key, "label": key, "kind": "agent"} for key in opinions),
-            {"id": driver.TRANSCRIPT, "label": driver.TRANSCRIPT, "kind": "issue"},
-        ]
-        edges = [{"source": CHIEF, "target": key, "label": "evidence"} for key in opinions]
-        return {"nodes": nodes, "edges": edges + [_edge(key, driver.TRANSCRIPT) for key in opinions]}
-
-    def json_schema(self) -> dict[str, plain.Json]:
-        """
-        Return the schema of the configuration.
-        """
-        return plain.plain(schema.DOCUMENT)  # type: ignore[no-any-return]
-
     async def drive(self, ctx: ports.Context) -> runs.Ending:
         """
         Hold the conference.
         """
         return await driver.drive(ctx)
-
-
-def _edge(source: str, target: str) -> dict[str, plain.Json]:
-    return {"source": source, "target": target, "label": "opinion"}
 
 
 def _people_flaws(recipe: library.Recipe, shelf: library.Library) -> Iterator[errors.Flaw]:

@@ -63,23 +63,10 @@ class Decomposition:
 
     name: str = NAME
     driver_version: int = 1
-    file_suffixes: tuple[str, ...] = ()
-
-    def parse(self, source: str, stem: str) -> library.Recipe:
-        """
-        Return the one recipe there is.
-        """
-        return RECIPE
 
     def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
         """
         Return `no_chief` where no agent plays that role.
-        """
-        return check(library)
-
-    def flaws(self, source: str, stem: str, library: library.Library) -> list[errors.Flaw]:
-        """
-        Return the same: there is no text to be wrong.
         """
         return check(library)
 
@@ -95,29 +82,6 @@ class Decomposition:
             flaws = check(library)
             raise errors.RequestInvalid(flaws[0].message, code=flaws[0].code, flaws=flaws)
         return {"agent": chief.to_json(), "kinds": kinds.frozen(library.recipes.values())}
-
-    def graph(self, recipe: library.Recipe) -> dict[str, plain.Json]:
-        """
-        Return the look at the files, the chief's call, and the correction that may follow it.
-        """
-        nodes = [
-            {"id": driver.LOOK, "label": "find files", "kind": "tool"},
-            {"id": driver.CHIEF, "label": "split into tasks", "kind": "agent"},
-            {"id": driver.CORRECTION, "label": "correct the tasks", "kind": "agent"},
-        ]
-        return {
-            "nodes": nodes,
-            "edges": [
-                {"source": driver.LOOK, "target": driver.CHIEF, "label": "next"},
-                {"source": driver.CHIEF, "target": driver.CORRECTION, "label": "faulty reply"},
-            ],
-        }
-
-    def json_schema(self) -> dict[str, plain.Json]:
-        """
-        Return the schema of the recipe's document, which holds its id alone.
-        """
-        return {"type": "object", "properties": {"id": {"const": RECIPE_ID}}, "additionalProperties": False}
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
         """

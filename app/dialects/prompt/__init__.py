@@ -69,23 +69,10 @@ class Prompt:
 
     name: str = NAME
     driver_version: int = 1
-    file_suffixes: tuple[str, ...] = ()
-
-    def parse(self, source: str, stem: str) -> library.Recipe:
-        """
-        Return the one recipe there is.
-        """
-        return RECIPE
 
     def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
         """
         Return nothing: it refers to nothing.
-        """
-        return []
-
-    def flaws(self, source: str, stem: str, library: library.Library) -> list[errors.Flaw]:
-        """
-        Return nothing: there is no text to be wrong.
         """
         return []
 
@@ -94,18 +81,6 @@ class Prompt:
         Return nothing: all is in the arguments.
         """
         return {}
-
-    def graph(self, recipe: library.Recipe) -> dict[str, plain.Json]:
-        """
-        Return the one step.
-        """
-        return {"nodes": [{"id": NAME, "label": NAME, "kind": "agent"}], "edges": []}
-
-    def json_schema(self) -> dict[str, plain.Json]:
-        """
-        Return the schema of the recipe's document, which holds its id alone.
-        """
-        return {"type": "object", "properties": {"id": {"const": NAME}}, "additionalProperties": False}
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
         """

@@ -38,7 +38,7 @@ class House:
     def __init__(
         self,
         store: stores.RunStore,
-        dialects: Mapping[str, ports.Dialect],
+        dialects: Mapping[str, ports.Driver],
         equipment: runner.Equipment,
         limit: int,
         kept_loaded: int,

@@ -28,7 +28,7 @@ class Loader:
     def __init__(
         self,
         store: stores.RunStore,
-        dialects: Mapping[str, ports.Dialect],
+        dialects: Mapping[str, ports.Driver],
         equipment: runner.Equipment,
         seat: Callable[[Stay], Seat],
         changed: Callable[[str], None],

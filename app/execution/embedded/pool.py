@@ -39,7 +39,7 @@ class Pool:
         self,
         *,
         store: stores.RunStore,
-        dialects: Mapping[str, ports.Dialect],
+        dialects: Mapping[str, ports.Driver],
         equipment: runner.Equipment,
         start_child: StartChild,
         limit: int = DEFAULT_LIMIT,

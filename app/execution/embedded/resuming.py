@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from app import errors
 from app.engine import decisions, events, plain, pool_port, ports, resumption, review, runs, stores, views
 
-Dialects = Mapping[str, ports.Dialect]
+Dialects = Mapping[str, ports.Driver]
 
 
 async def resume(

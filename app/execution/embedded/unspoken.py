@@ -29,5 +29,5 @@ class Unspoken:
         )
 
 
-UNSPOKEN = cast(ports.Dialect, Unspoken())
+UNSPOKEN = cast(ports.Driver, Unspoken())
 """In place of a dialect that is missing."""

@@ -45,7 +45,7 @@ class ChildRuns:
     """
 
     def __init__(
-        self, start: StartChild, ended: Ended, store: stores.RunStore, dialects: Mapping[str, ports.Dialect]
+        self, start: StartChild, ended: Ended, store: stores.RunStore, dialects: Mapping[str, ports.Driver]
     ) -> None:
         self._start = start
         self._ended = ended

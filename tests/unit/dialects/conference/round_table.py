@@ -96,7 +96,10 @@ def flaws(shelf: library.Library | None = None, **changes: Any) -> set[tuple[str
     """
     Return path and code of everything that is wrong with a configuration.
     """
-    found = DIALECT.flaws(json.dumps(document(**changes)), "conference", shelf or stock())
+    try:
+        found = DIALECT.check(DIALECT.recipe(document(**changes)), shelf or stock())
+    except errors.RecipeInvalid as refused:
+        found = refused.flaws
     return {(flaw.path, flaw.code) for flaw in found}
 
 

@@ -244,7 +244,7 @@ def test_without_a_chief_there_is_no_plan():
     shelf = library.Library(agents=())
 
     assert [(flaw.path, flaw.code) for flaw in decomposition.check(shelf)] == [("$.intent", "no_chief")]
-    assert DRIVER.check(decomposition.RECIPE, shelf) == DRIVER.flaws("", "x", shelf) == decomposition.check(shelf)
+    assert DRIVER.check(decomposition.RECIPE, shelf) == decomposition.check(shelf)
     assert decomposition.check(splitting.stock()) == []
     with pytest.raises(errors.RequestInvalid) as refused:
         DRIVER.freeze(decomposition.RECIPE, shelf)
@@ -260,17 +260,6 @@ def test_the_chief_is_the_first_who_takes_part():
 
     assert DRIVER.freeze(decomposition.RECIPE, library.Library(agents=tuple(chiefs)))["agent"]["id"] == "chief-1"
     assert decomposition.check(library.Library(agents=tuple(chiefs[:1])))
-
-
-def test_the_driver_shows_itself():
-    """
-    It has one recipe, with a graph whose nodes are its steps, and a schema that allows nothing but the id.
-    """
-    graph = DRIVER.graph(DRIVER.parse("", "x"))
-
-    assert DRIVER.parse("anything", "x") is decomposition.RECIPE
-    assert [node["id"] for node in graph["nodes"]] == ["look", "chief", "chief.correction"]
-    assert DRIVER.json_schema()["additionalProperties"] is False
 
 
 @pytest.mark.parametrize("intent", [splitting.INTENT, "x", "write scene 22 " * 1_333])
