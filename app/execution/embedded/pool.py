@@ -116,10 +116,13 @@ class Pool:
         """
         Queue an accepted run.
         """
+        known = run_id in self._house.stays
+        row = None if known or self._house.stopping else await self._store.summary(run_id)
+        # Nobody would let it go any more if it came while the pool stops.
         if self._house.stopping:
             return states.RunState.PENDING
-        if run_id not in self._house.stays:
-            self._house.queue(await self._store.summary(run_id))
+        if row is not None:
+            self._house.queue(row)
         return self._house.state(run_id)
 
     async def cancel(self, run_id: str) -> states.RunState:

@@ -202,3 +202,46 @@ async def _interrupted(bench: Bench, run_id: str) -> bool:
     except errors.InterruptionFault:
         return True
     return False
+
+
+class SlowRows(memory.MemoryStore):
+    """
+    A store that lets nobody have a row before it may be had.
+    """
+
+    had: asyncio.Event | None = None
+
+    async def summary(self, run_id: str) -> stores.RunSummary:
+        """
+        Return a run's row.
+        """
+        row = await super().summary(run_id)
+        if self.had is not None:
+            await self.had.wait()
+        return row
+
+
+async def test_a_run_that_comes_too_late_waits_for_the_next_start() -> None:
+    """A run whose row was being looked up while the pool stopped is not queued any more, and nobody waits for it."""
+    bench = Bench()
+    store = SlowRows(clock=bench.clock, probes=bench.probes)
+    bench.take_store(store)
+    await bench.open()
+    run_id, store.had = await bench.create(*toys.tools("one")), asyncio.Event()
+    coming = asyncio.create_task(bench.pool.submit(run_id))
+    await pools.idle()
+    await pools.soon(bench.pool.stop())
+    store.had.set()
+
+    assert await pools.soon(coming) is RunState.PENDING
+
+    with pytest.raises(errors.InterruptionFault):
+        await bench.ended(run_id)
+
+    await bench.crash()
+    store.had = None
+    await bench.restart()
+
+    assert await bench.ended(run_id) == [RunState.DONE]
+
+    await bench.close()
