@@ -88,6 +88,7 @@ class GatesQuery(BaseModel):
     label: _Label | None = Field(
         None, description="Only gates of runs with this label, `name:value`.", examples=["book:one"]
     )
+    session_id: _Plain | None = Field(None, description="Only gates of runs of this work session, or session plan.")
     limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Most gates of a page.")
     cursor: Annotated[str, Field(min_length=1, max_length=4000, pattern=r"^[^\x00]*$")] | None = Field(
         None, description="Where the page begins, from the `Link` of the one before."
@@ -104,6 +105,7 @@ class GatesQuery(BaseModel):
             run_id=self.run_id,
             recipe_id=self.recipe_id,
             label=_label(self.label),
+            session_id=self.session_id,
             limit=self.limit,
             cursor=_read_place(self.cursor),
         )

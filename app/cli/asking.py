@@ -112,6 +112,13 @@ async def open_gates(connected: client.Client, run_id: str) -> list[client.Answe
     return await connected.gates(inbox.GateQuery(run_id=run_id))
 
 
+async def gates_of_session(connected: client.Client, session_id: str) -> list[client.Answer]:
+    """
+    Return what the runs of a work session ask.
+    """
+    return await connected.gates(inbox.GateQuery(session_id=session_id))
+
+
 def understood(said: str, options: Sequence[str]) -> tuple[str | None, str]:
     """
     Return the decision that a line begins with, and the message behind it; None where it names no option, or several.

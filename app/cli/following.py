@@ -110,9 +110,7 @@ async def _until_rest(connected: client.Client, run_id: str, after: int) -> Asyn
 def _tell_gates(found: Sequence[client.Answer]) -> None:
     for gate in found:
         terminal.warn(f"{gate['key']}: {formats.cell(gate['prompt'])}")
-        terminal.warn(
-            f"  answer with: control-room gates answer {gate['gate_id']} {'|'.join(gate['options'])}{options.again()}"
-        )
+        terminal.warn(f"  answer with: {formats.answer_command(gate)}")
 
 
 def _tell_rest(detail: client.Answer, output: Output, executes: bool) -> int:

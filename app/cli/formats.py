@@ -9,6 +9,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from app.cli import options
+
 _WIDEST_CELL = 60
 _NEAREST, _RESEMBLANCE = 3, 0.5
 
@@ -104,6 +106,13 @@ def gate(found: Mapping[str, Any]) -> str:
     heading = [(name, found[name]) for name in names if found[name]]
     parts = [_facts([*heading, ("options", ", ".join(found["options"]))]), found["prompt"]]
     return "\n\n".join(parts if found["decision"] is None else [*parts, gate_answered(found)])
+
+
+def answer_command(found: Mapping[str, Any]) -> str:
+    """
+    Return the command that answers an open gate.
+    """
+    return f"control-room gates answer {found['gate_id']} {'|'.join(found['options'])}{options.again()}"
 
 
 def gate_answered(found: Mapping[str, Any]) -> str:

@@ -146,6 +146,4 @@ async def _tell_waiting(connected: client.Client, detail: client.Answer) -> None
         terminal.warn(f"  go on with: control-room runs unpause {run_id}{options.again()}")
     for gate in await asking.open_gates(connected, run_id):
         terminal.warn(f"run {run_id}, {gate['key']}: {formats.cell(gate['prompt'])}")
-        terminal.warn(
-            f"  answer with: control-room gates answer {gate['gate_id']} {'|'.join(gate['options'])}{options.again()}"
-        )
+        terminal.warn(f"  answer with: {formats.answer_command(gate)}")

@@ -19,6 +19,7 @@ _HINTS = 3
 
 Plan = Mapping[str, Any]
 Task = Mapping[str, Any]
+Gate = Mapping[str, Any]
 
 
 def plans(found: Sequence[Plan]) -> str:
@@ -34,11 +35,14 @@ def plans(found: Sequence[Plan]) -> str:
     return formats.table(("session_id", "status", "tasks", "created_at", "intent"), rows)
 
 
-def plan(found: Plan) -> str:
+def plan(found: Plan, gates: Sequence[Gate] = ()) -> str:
     """
     Return a plan as a checklist, with what is asked, what has failed, and what can be typed next.
+
+    Args:
+        gates: Open gates of its runs.
     """
-    return _told(found, None)
+    return _told(found, None, gates)
 
 
 def outline(found: Plan) -> str:
@@ -104,10 +108,17 @@ def failure(task: Task) -> str:
     return f"task {task['id']} failed: {_error(task)}"
 
 
-def next_commands(found: Plan) -> list[str]:
+def next_commands(found: Plan, gates: Sequence[Gate] = ()) -> list[str]:
     """
     Return what can be typed next, the most likely first; answers to open questions before all.
+
+    Args:
+        gates: Open gates of its runs.
     """
+    return [*map(formats.answer_command, gates[:_HINTS]), *_next_commands(found)]
+
+
+def _next_commands(found: Plan) -> list[str]:
     tasks = found["tasks"]
     asked = [_answer(found, task) for task in tasks if task["status"] == "needs_scoping"]
     failed = [_command(found, "retry", task["id"]) for task in tasks if task["status"] == "failed"]
@@ -168,12 +179,12 @@ def took(task: Task) -> str:
     return f"{(clock.instant(task['ended_at']) - clock.instant(task['started_at'])).total_seconds():.1f} s"
 
 
-def _told(found: Plan, longest: int | None) -> str:
+def _told(found: Plan, longest: int | None, gates: Sequence[Gate] = ()) -> str:
     parts = [_heading(found)]
     if found["tasks"]:
         parts.append(_checklist(found["tasks"]))
-    parts.append("\n".join(remarks(found, longest)))
-    parts.append("\n".join(f"next: {command}" for command in next_commands(found)))
+    parts.append("\n".join([*remarks(found, longest), *(_waits(found, gate) for gate in gates)]))
+    parts.append("\n".join(f"next: {command}" for command in next_commands(found, gates)))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -203,6 +214,12 @@ def _checklist(tasks: Sequence[Task]) -> str:
         for task in tasks
     ]
     return formats.table(names, rows)
+
+
+def _waits(found: Plan, gate: Gate) -> str:
+    task = next((task["id"] for task in found["tasks"] if task["run_id"] == gate["run_id"]), None)
+    who = f"run {gate['run_id']}" if task is None else f"task {task}"
+    return f"{who} waits at the gate {gate['key']}: {_clipped(gate['prompt'], QUESTION_CHARACTERS)}"
 
 
 def _clipped(text: str, longest: int | None) -> str:

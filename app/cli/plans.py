@@ -81,10 +81,15 @@ def list_(place: options.Place, as_json: bool, **filters: Any) -> int:
 @options.anywhere
 def show(place: options.Place, as_json: bool, session_id: str) -> int:
     """
-    Show a plan as a checklist, and what to type next.
+    Show a plan as a checklist, with what it and its runs ask, and what to type next.
     """
-    found = place.ask(lambda connected: connected.plans.show(session_id))
-    return endings.shown(found, as_json, plan_formats.plan)
+    from app.cli import asking
+
+    async def work(connected: client.Client) -> tuple[client.Answer, list[client.Answer]]:
+        return await connected.plans.show(session_id), await asking.gates_of_session(connected, session_id)
+
+    found, gates = place.ask(work)
+    return endings.shown(found, as_json, lambda plan: plan_formats.plan(plan, gates))
 
 
 @plan.command()

@@ -31,6 +31,8 @@ class GateQuery:
     """Only gates of runs of this recipe."""
     label: tuple[str, str] | None = None
     """Only gates of runs with this label."""
+    session_id: str | None = None
+    """Only gates of runs of this work session."""
     limit: int = 100
     """Most gates to return."""
     cursor: Position | None = None
@@ -96,7 +98,7 @@ class Inbox:
         return [row] if row.status in _ASKING and _fits(row, query) else []
 
     async def _rows(self, query: GateQuery) -> list[stores.RunSummary]:
-        asked = stores.RunQuery(recipe_id=query.recipe_id, label=query.label)
+        asked = stores.RunQuery(recipe_id=query.recipe_id, label=query.label, session_id=query.session_id)
         of_states = [dataclasses.replace(asked, status=state.value) for state in _ASKING]
         return [row for of_state in of_states async for row in stores.every_run(self._store, of_state)]
 
@@ -126,7 +128,7 @@ def _by_run(asked: Iterable[gates.OpenGate]) -> dict[str, list[gates.OpenGate]]:
 
 def _fits(run: runs.RunStart | stores.RunSummary, query: GateQuery) -> bool:
     labelled = query.label is None or run.labels.get(query.label[0]) == query.label[1]
-    return labelled and query.recipe_id in (None, run.recipe_id)
+    return labelled and query.recipe_id in (None, run.recipe_id) and query.session_id in (None, run.session_id)
 
 
 def _is_behind(place: Position, cursor: Position) -> bool:

@@ -462,11 +462,15 @@ def test_run_that_asks_ends_the_following(project: programs.Project, tmp_path: P
     session = made(tmp_path, place, {"description": "Ship it", "recipe_id": "ship"})
     plan("approve", session, *place)
     waiting = plan("start", session, *place, code=1)
-    gate = programs.asked("gates", *place)[0]
+    gate = programs.asked("gates", "--session", session, *place)[0]
+    shown = plan("show", session, *place).stdout
     answered = programs.control_room("gates", "answer", gate["gate_id"], "approve", *place)
     ended = plan("follow", session, *place)
 
     assert f"control-room gates answer {gate['gate_id']}" in waiting.stderr
+    assert f"task 1 waits at the gate {gate['key']}: Ship it?\n" in shown
+    assert f"next: control-room gates answer {gate['gate_id']} approve|deny {' '.join(place)}\n" in shown
+    assert "waits at" not in plan("show", session, *place).stdout
     assert answered.returncode == 0
     assert ended.stdout.splitlines()[-1] == f"plan {session} done: 1 done"
 

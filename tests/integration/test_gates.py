@@ -132,11 +132,11 @@ async def test_what_is_no_gate_is_not_found(asked: asking.Asked, gate_id: str) -
 
 
 async def test_the_inbox_is_filtered_and_paged(asked: asking.Asked) -> None:
-    """Run, recipe and label narrow it; pages follow one another without gap, also within a run."""
+    """Run, recipe, label and session narrow it; pages follow one another without gap, also within a run."""
     branches = {name: [{"gate": name}] for name in ("a", "b", "c")}
     asking.add(asked.project, "many", {"gather": branches})
-    first = await asked.start("ship", labels={"book": "one"})
-    second = await asked.start("many", labels={"book": "two"})
+    first = await asked.start("ship", labels={"book": "one"}, session_id="one")
+    second = await asked.start("many", labels={"book": "two"}, session_id="two")
     for run_id in (first, second):
         await asked.until(run_id, "waiting")
     whole = await asked.gates()
@@ -145,7 +145,8 @@ async def test_the_inbox_is_filtered_and_paged(asked: asking.Asked) -> None:
     assert [gate["key"] for gate in await asked.gates(recipe_id="ship")] == ["ship"]
     assert [gate["run_id"] for gate in await asked.gates(label="book:two")] == [second] * 3
     assert [gate["run_id"] for gate in await asked.gates(run_id=first)] == [first]
-    for nothing in ({"run_id": "nobody"}, {"label": "book:three"}, {"recipe_id": "draft"}):
+    assert [gate["run_id"] for gate in await asked.gates(session_id="one")] == [first]
+    for nothing in ({"run_id": "nobody"}, {"label": "book:three"}, {"recipe_id": "draft"}, {"session_id": "x"}):
         assert await asked.gates(**nothing) == []
 
     paged, address = [], "/api/gates?limit=1"

@@ -100,13 +100,6 @@ def unbegun(plan: plans.Plan) -> list[plans.Task]:
     return [task for task in plan.tasks if task.status is plans.TaskState.RUNNING and task.run_id is None]
 
 
-def watched(plan: plans.Plan) -> list[str]:
-    """
-    Return the runs whose facts can change the plan; what is done is final.
-    """
-    return [task.run_id for task in plan.tasks if task.run_id is not None and task.status is not plans.TaskState.DONE]
-
-
 def renewed(known: plans.Plan, changed: plans.Plan, at: str) -> plans.Plan:
     """
     Return a changed plan as it is to be kept: one revision above the one that is known, or that itself if nothing else

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from app.control import issues as control_issues
 from app.control.plans import rules
 from app.engine import issues, plain, plans
 
@@ -14,9 +15,6 @@ KIND = "task"
 
 _TOLD_OTHERWISE = frozenset({"dod_failed", "run_cancelled", rules.RUN_DELETED})
 """Failures that have issues of their own, or that a person has brought about."""
-
-_TITLE_CHARACTERS = 200
-_BODY_CHARACTERS = 20_000
 
 
 def issue(plan: plans.Plan, task: plans.Task, masker: plain.Masker) -> issues.Issue | None:
@@ -33,8 +31,8 @@ def issue(plan: plans.Plan, task: plans.Task, masker: plain.Masker) -> issues.Is
     return issues.made(
         f"iss_{digest[:20]}",
         task.ended_at or plan.updated_at,
-        title=f"Task {task.id} failed: {plain.preview(told)}"[:_TITLE_CHARACTERS],
-        body=_body(task, told, error)[:_BODY_CHARACTERS],
+        title=f"Task {task.id} failed: {plain.preview(told)}"[: control_issues.TITLE_CHARACTERS],
+        body=_body(task, told, error)[: control_issues.BODY_CHARACTERS],
         kind=KIND,
         run_id=task.run_id,
         session_id=plan.session_id,

@@ -72,6 +72,25 @@ def test_plan_is_a_checklist():
     assert lines[15:] == ['next: control-room plan answer sp_x 4 "…"', "next: control-room plan retry sp_x 5"]
 
 
+def test_gates_are_told():
+    """
+    A task whose run waits at a gate is told with the beginning of the question, and so is a run below one of its runs.
+    """
+    asked = {"prompt": "Ship it?\n\n" + "all " * 99, "options": ["yes", "no"]}
+    gate = {"gate_id": "g1", "run_id": RUN, "key": "ship"} | asked
+    below = gate | {"gate_id": "g2", "run_id": "another"}
+    lines = plan_formats.plan(plan(PlanState.RUNNING, TASKS[1]), [gate, below]).splitlines()
+
+    assert lines[5].startswith("task 2 waits at the gate ship: Ship it? all all")
+    assert lines[6].startswith("run another waits at the gate ship: Ship it?")
+    assert len(lines[5]) < 200
+    assert lines[8:] == [
+        "next: control-room gates answer g1 yes|no",
+        "next: control-room gates answer g2 yes|no",
+        "next: control-room plan follow sp_x",
+    ]
+
+
 def test_forced_task_is_told():
     """
     A task that was begun at somebody's own risk says so.

@@ -90,6 +90,9 @@ async def live(store: FolderStore, tell: Tell, *, serve: bool = True) -> None:
     for revision in (1, 2):
         await store.plans.put(plans.Plan(session_id="sp_1", created_at=AT, updated_at=AT, revision=revision))
         tell(f"plan {revision}")
+    await store.plans.put(plans.Plan(session_id="sp_2", created_at=AT, updated_at=AT))
+    await store.plans.remove("sp_2")
+    tell("removed")
     await log.decide(DecisionKind.ENDED, {"status": "done"})
     tell("ended")
     await log.rest()

@@ -97,13 +97,15 @@ async def check(store: Any, told: list[str]) -> None:
 
 
 async def check_plan(store: Any, told: list[str]) -> None:
-    """Find the plan as it was answered, or as it was to become then."""
+    """Find the plan as it was answered, or as it was to become then, and the one that was removed gone."""
     answered = sum(name.startswith("plan ") for name in told)
     found = await store.plans.get("sp_1")
-    listed = await store.plans.list(PlanQuery())
+    passing = await store.plans.get("sp_2")
+    listed = [plan.session_id for plan in await store.plans.list(PlanQuery())]
 
     assert (found.revision if found is not None else 0) in (answered, min(answered + 1, 2))
-    assert [plan.revision for plan in listed] == ([found.revision] if found is not None else [])
+    assert sorted(listed) == [plan.session_id for plan in (found, passing) if plan is not None]
+    assert "removed" not in told or (passing is None and await store.plans.was_removed("sp_2"))
 
 
 async def check_continued(store: Any, keys: list[str]) -> None:

@@ -179,8 +179,7 @@ class AnyMoves(RuleBasedStateMachine):
         if self.runs[run_id].status in (None, RunState.DONE):
             status = None
         self.runs[run_id] = fact(status)
-        told = {name: self.runs[name] for name in rules.watched(self.plan)}
-        self.become(rules.renewed(self.plan, rules.settled(self.plan, told), LATER))
+        self.become(rules.renewed(self.plan, rules.settled(self.plan, self.runs), LATER))
 
     # -- what always holds
 
@@ -249,8 +248,7 @@ class AnyMoves(RuleBasedStateMachine):
         for run_id, known in self.runs.items():
             if known.status not in (None, RunState.DONE):
                 self.runs[run_id] = fact(RunState.DONE)
-        told = {name: self.runs[name] for name in rules.watched(self.plan)}
-        self.become(rules.renewed(self.plan, rules.settled(self.plan, told), LATER))
+        self.become(rules.renewed(self.plan, rules.settled(self.plan, self.runs), LATER))
 
     @contextmanager
     def allowed(self) -> Iterator[None]:

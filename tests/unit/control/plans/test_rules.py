@@ -73,11 +73,10 @@ class TestRuns:
 
         assert rules.settled(before, {"other": fact(RunState.FAILED)}) is before
 
-    def test_only_runs_that_can_change_the_plan_are_watched(self) -> None:
-        """Runs of finished tasks are not asked for."""
+    def test_a_task_that_is_begun_and_has_no_run_gets_one(self) -> None:
+        """Only of a task that runs and names no run is a run about to be made."""
         before = plan(done(1), running(2), failed(3), task(4), running(5, run_id=None))
 
-        assert rules.watched(before) == ["run-2", "run-3"]
         assert [each.id for each in rules.unbegun(before)] == [5]
 
 
