@@ -15,4 +15,8 @@ def copy(target: Path) -> Path:
     """
     Copy the project without what demonstrations have left in it.
     """
-    return shutil.copytree(EXAMPLE, target, ignore=shutil.ignore_patterns(".control-room", "Drafts"))
+    return shutil.copytree(EXAMPLE, target, ignore=_left_by_demonstrations)
+
+
+def _left_by_demonstrations(folder: str, names: list[str]) -> set[str]:
+    return set(names) - {"recipes"} if Path(folder).name == ".control-room" else {"Drafts"}

@@ -84,3 +84,24 @@ def test_description_alone_finds_its_recipe(project: programs.Project):
     assert run["recipe_id"] == "analytical_prose"
     assert run["task"]["initial_args"]["scene_path"] == "Story/Scenes/SCN-the-arrival.md"
     assert run["status"] == "done", run["error"]
+
+
+def test_a_contradiction_is_proven(project: programs.Project):
+    """
+    The example's own recipe takes a quote that stands in the scene, and no other; a resume asks the agent again.
+    """
+    quote, scene = "Kael's green eyes searched the tower", "Story/Scenes/SCN-the-arrival.md"
+    invented, proven = (f'His eyes change.\nEvidence: "{words}" ({scene})' for words in ("Kael's blue eyes", quote))
+    with programs.service(project) as service, service.http() as http:
+        project.write("replies.json", {"judge": invented})
+        run_id = service.start_run(recipe_id="proven_contradictions", args={})
+        rejected = service.wait(run_id)
+        project.write("replies.json", {"judge": proven})
+        http.post(f"/api/runs/{run_id}/resume")
+        run = service.wait(run_id)
+        steps = {line["key"]: line for line in http.get(f"/api/runs/{run_id}/steps").json()}
+
+    assert (rejected["status"], rejected["error"]["code"]) == ("failed", "quote_not_found")
+    assert rejected["error"]["detail"]["evidence"]["found"] == "Kael's"
+    assert run["status"] == "done", run["error"]
+    assert steps["judge.evidence"]["output"]["path"] == scene
