@@ -183,7 +183,10 @@ def instant(text: str) -> datetime:
     Raises:
         ValueError: the text is not an instant, has no offset, or lies outside of the years 1 to 9999 in UTC.
     """
-    at = datetime.fromisoformat(text)
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r:.80} is no instant such as 2026-02-10T14:30:00Z") from error
     if at.tzinfo is None:
         raise ValueError(f"{text!r} has no UTC offset")
     try:

@@ -62,7 +62,7 @@ EXAMPLES: Mapping[str, problems.Problem] = {
             status=400,
             code="working_dir_refused",
             title="The request is not valid.",
-            detail="working_dir '/etc' lies outside the allowed folders",
+            detail="working_dir '/etc' lies outside of the project and the folders of CONTROL_ROOM_ALLOWED_ROOTS",
         ),
         problems.Problem(
             status=400,

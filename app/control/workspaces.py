@@ -33,7 +33,8 @@ class Workspaces:
             return str(self._project)
         folder = self._resolved(asked)
         if not any(folder.is_relative_to(root) for root in self._roots):
-            raise _refused("working_dir_refused", f"working_dir {asked!r:.200} lies outside the allowed folders")
+            known = "the project and the folders of CONTROL_ROOM_ALLOWED_ROOTS"
+            raise _refused("working_dir_refused", f"working_dir {asked!r:.200} lies outside of {known}")
         if folder.is_relative_to(self._data_directory):
             raise _refused("working_dir_refused", f"working_dir {asked!r:.200} lies in the service's own data")
         if not _is_folder(folder):

@@ -258,7 +258,10 @@ class SqlIndex:
         try:
             return self._migrated_or_renewed()
         except (exc.SQLAlchemyError, ImportError, OSError) as error:
-            message = f"the index {self._shown()} cannot be used: {getattr(error, 'orig', None) or error}"
+            reason = getattr(error, "orig", None) or error
+            if isinstance(error, ModuleNotFoundError):
+                reason = f"its driver, the package {error.name}, is not installed"
+            message = f"the index {self._shown()} cannot be used: {reason}"
             raise errors.ConfigurationError(message, code="index_unusable") from error
 
     def _migrated_or_renewed(self) -> bool:

@@ -339,6 +339,14 @@ async def test_an_index_that_cannot_be_used_is_told(url: str) -> None:
     assert "secret" not in caught.value.message
 
 
+async def test_a_driver_that_is_not_installed_is_named() -> None:
+    """An index whose driver is missing tells which package would help."""
+    made = SqlIndex("oracle://u:secret@h/d")
+    with pytest.raises(errors.ConfigurationError, match="the package oracledb, is not installed"):
+        await made.start()
+    await made.close()
+
+
 async def test_a_closed_index_says_so(tmp_path: Path) -> None:
     """After closing, a question is a fault and not a crash."""
     made = SqlIndex(f"sqlite:///{tmp_path / 'index.db'}")
