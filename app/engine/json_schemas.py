@@ -98,6 +98,18 @@ def schema_flaws(schema: plain.Json, base: json_text.Parts = ()) -> list[errors.
     return found or _bad_patterns(schema, base) or _bad_defaults(schema, base)
 
 
+def args_schema_flaws(schema: plain.Json, base: json_text.Parts = ()) -> list[errors.Flaw]:
+    """
+    Return what keeps a schema of a recipe's arguments from being used: it describes each of them by an object.
+    """
+    found = schema_flaws(schema, base)
+    if found or not isinstance(schema, dict):
+        return found
+    told = "must be an object, not true or false; {} stands for anything"
+    rules = schema.get("properties", {}).items()
+    return [flaw((*base, "properties", name), "wrong_type", told) for name, rule in rules if isinstance(rule, bool)]
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """
     Return a hint at the known name that is meant, or at the few that there are; it begins with `; ` unless empty.

@@ -31,7 +31,7 @@ def compose(source: str, read: _Read) -> ports.Composition:
         read: Returns the text of a file by its path from the folder of the recipes.
     """
     try:
-        document = json_text.read(source)
+        document = json_text.read(source, exact=True)
     except errors.InputRefused:
         # The parser tells what is wrong, with the lines of the very text.
         return ports.Composition(source=source)
@@ -123,7 +123,7 @@ class _Composer:
 
     def _opened(self, name: str) -> _Object:
         try:
-            content = json_text.read(self._read(name))
+            content = json_text.read(self._read(name), exact=True)
         except errors.InputRefused as error:
             raise _Cannot("unusable_file", f"{name} cannot be used: {error.message}") from error
         if not isinstance(content, dict):

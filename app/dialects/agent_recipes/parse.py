@@ -68,7 +68,7 @@ def certain_args(document: _Object) -> set[str]:
 
 def _document(source: str) -> plain.Json:
     try:
-        return json_text.read(source)
+        return json_text.read(source, exact=True)
     except errors.InputRefused as error:
         raise errors.RecipeInvalid(f"The recipe is not valid: {error.message}", flaws=error.flaws) from error
 
@@ -110,7 +110,7 @@ def _uncomposed(steps: _Object) -> _Flaws:
 
 def _of_args_schema(document: _Object) -> _Flaws:
     if "args_schema" in document:
-        yield from json_schemas.schema_flaws(document["args_schema"], ("args_schema",))
+        yield from json_schemas.args_schema_flaws(document["args_schema"], ("args_schema",))
     properties = own_args(document).get("properties")
     for name in properties if isinstance(properties, dict) else ():
         if name in schema.RUN_ARGS:

@@ -105,7 +105,7 @@ def _of_parts(document: _Object) -> _Flaws:
 def _of_args(document: _Object, version: str) -> _Flaws:
     schema = document.get("args_schema")
     if isinstance(schema, dict):
-        yield from json_schemas.schema_flaws(schema, ("args_schema",))
+        yield from json_schemas.args_schema_flaws(schema, ("args_schema",))
     properties = schema.get("properties") if isinstance(schema, dict) else None
     for place, names in ((("context",), document.get("context")), (("args_schema", "properties"), properties)):
         for name in names if isinstance(names, dict) else ():

@@ -109,11 +109,12 @@ def _doubtful_args(
     recipe: library.Recipe, tool: library.ToolSpec, place: json_text.Parts, args: Mapping[str, plain.Json]
 ) -> Iterator[errors.Flaw]:
     schema = recipe.args_schema
+    described: Mapping[str, plain.Json] = schema.get("properties") or {}
     for name in tool.args_schema.get("required", ()):
         if not refs.is_reference(args.get(name)):
             continue
         arg = refs.read(args[name]["$ref"]).arg
-        if arg and arg not in schema.get("required", ()) and "default" not in schema["properties"][arg]:
+        if arg and arg not in schema.get("required", ()) and "default" not in described.get(arg, {}):
             message = f"needs a value, but the argument {arg} is optional and has no default"
             yield json_schemas.flaw((*place, name), "optional_arg", message)
 

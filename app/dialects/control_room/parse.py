@@ -49,7 +49,7 @@ def draft(source: str) -> library.Recipe | None:
     Return what is sound of a recipe that has flaws: its well-formed steps, each at its place, the others as None.
     """
     try:
-        document = json_text.read(source)
+        document = json_text.read(source, exact=True)
     except errors.InputRefused:
         return None
     if not isinstance(document, dict):
@@ -59,7 +59,7 @@ def draft(source: str) -> library.Recipe | None:
         for phase, kind in (("phase_a", "tool_step"), ("phase_b", "agent_step"))
         if isinstance(document.get(phase), list)
     }
-    if "args_schema" in document and json_schemas.schema_flaws(document["args_schema"]):
+    if "args_schema" in document and json_schemas.args_schema_flaws(document["args_schema"]):
         del document["args_schema"]
     return library.Recipe(
         recipe_id="draft",
@@ -83,7 +83,7 @@ def args_schema(document: _Part) -> dict[str, plain.Json]:
 
 def _document(source: str) -> plain.Json:
     try:
-        return json_text.read(source)
+        return json_text.read(source, exact=True)
     except errors.InputRefused as error:
         raise errors.RecipeInvalid(f"The recipe is not valid: {error.message}", flaws=error.flaws) from error
 
@@ -260,7 +260,7 @@ class _Survey:
     def _of_args_schema(self) -> list[errors.Flaw]:
         if "args_schema" not in self._document:
             return []
-        return json_schemas.schema_flaws(self._document["args_schema"], ("args_schema",))
+        return json_schemas.args_schema_flaws(self._document["args_schema"], ("args_schema",))
 
     def _unwritten(self, slot: str, before: int, place: _Place, code: str) -> Iterator[errors.Flaw]:
         index = self._written.get(slot)

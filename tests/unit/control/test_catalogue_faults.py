@@ -49,6 +49,19 @@ def test_a_text_is_told_all_its_faults(tmp_path):
     assert _told(examined.flaws) == TOLD
 
 
+def test_a_value_that_nobody_declares_keeps_no_other_recipe_from_being_listed(tmp_path):
+    """
+    A reference to an argument that an open schema does not name is told, also where a tool needs it.
+    """
+    (tmp_path / "project" / "recipes").mkdir(parents=True)
+    step = {"step_id": "one", "tool": "finder", "args": {"query": {"$ref": "task.args.q"}}, "output_slot": "a"}
+    recipe = {"recipe_id": "open", "args_schema": {"additionalProperties": True}, "phase_a": [step]}
+    (tmp_path / "project" / "recipes" / "open.json").write_text(json.dumps(recipe))
+    (found,) = _catalogue(tmp_path).all()
+
+    assert ("$.phase_a[0].args.query", "optional_arg") in _told(found.flaws)
+
+
 def test_a_broken_file_is_listed_with_all_its_faults(tmp_path):
     """
     The list says the same as the check of the text.

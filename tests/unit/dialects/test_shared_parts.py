@@ -138,13 +138,14 @@ def test_a_schema_is_never_fetched():
         ({"required": "a"}, [("$.args_schema.required", "wrong_type")]),
         ({"allOf": [{"$ref": "#"}]}, [("$.args_schema.allOf[0].$ref", "unsupported_keyword")]),
         ({"patternProperties": {"(a+)+": {}}}, [("$.args_schema.patternProperties", "unsupported_keyword")]),
+        ({"properties": {"a": {}, "b": True, "c": {"items": True}}}, [("$.args_schema.properties.b", "wrong_type")]),
     ],
 )
 def test_flaws_of_a_schema_of_arguments(schema, told):
     """
-    A recipe's schema must be one, describe an object, and stand alone.
+    A recipe's schema must be one, describe an object and each argument of it by an object, and stand alone.
     """
-    found = json_schemas.schema_flaws(schema, ("args_schema",))
+    found = json_schemas.args_schema_flaws(schema, ("args_schema",))
 
     assert [(flaw.path, flaw.code) for flaw in found] == told
 
