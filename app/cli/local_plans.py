@@ -4,7 +4,6 @@ Session plans of a project's folder: the use cases, in process.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from app import bootstrap
@@ -73,14 +72,8 @@ class FolderPlans:
         """
         Return a plan when it has changed; after a stop, as the stop has left it.
         """
-        resting = asyncio.ensure_future(self._plans.rested(session_id))
-        try:
-            await self._plans.wait(session_id, seconds, revision)
-            if resting.done():
-                # Nobody is left to go on with the plan where this is an error.
-                resting.result()
-        finally:
-            resting.cancel()
+        await self._plans.wait(session_id, seconds, revision)
+        self._planner.check(session_id)
         await self._stopped()
         return await self.show(session_id)
 

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 from app import errors
 from app.cli import asking, client, endings, formats, options, plan_formats, terminal
+from app.control.plans import rules
+from app.engine import plan_files
 
 _SILENCE_SECONDS = 2.0
 """Silence after which it is looked whether the runs of a plan only wait for people."""
@@ -45,10 +47,7 @@ def rests(plan: client.Answer) -> bool:
     """
     Tell whether nothing of a plan runs or is begun by itself.
     """
-    if plan_formats.chief_is_at_work(plan):
-        return False
-    states = {task["status"] for task in plan["tasks"]}
-    return "running" not in states and not (plan["status"] == "running" and "pending" in states)
+    return rules.at_rest(plan_files.from_json(plan))
 
 
 class _Told:

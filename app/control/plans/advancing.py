@@ -186,15 +186,6 @@ def running(plan: plans.Plan) -> list[str]:
     return [*of_tasks, *([plan.chief_run_id] if plan.awaits_chief and plan.chief_run_id else [])]
 
 
-def at_rest(plan: plans.Plan) -> bool:
-    """
-    Tell whether nothing about a plan will change by itself.
-    """
-    if plan.awaits_chief or any(task.status is plans.TaskState.RUNNING for task in plan.tasks):
-        return False
-    return not rules.startable(plan, len(plan.tasks))
-
-
 def _is_unscoped(task: plans.Task) -> bool:
     # Plans written by hand have tasks without recipe and question.
     begun = task.begun or task.status is plans.TaskState.FAILED

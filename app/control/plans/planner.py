@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from app import clock, errors
 from app.control import patience
 from app.control.beginnings import Beginnings
-from app.control.plans import advancing
+from app.control.plans import advancing, rules
 from app.control.plans.advancing import Advance
 from app.control.plans.facts import Facts
 from app.control.plans.keeping import Keeper
@@ -41,7 +41,7 @@ class _Worker:
     watches: dict[str, asyncio.Task[RunFact]] = field(default_factory=dict)
     """Runs that are waited for."""
     resting: frozenset[str] = frozenset()
-    """Runs that waited for a person at the last look."""
+    """Runs that waited for a person at the last look, of those that are watched for it."""
     rests: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     """Runs that are watched for that to change, because tasks lack room."""
 
@@ -210,7 +210,8 @@ class Planner:
 
     async def _pass(self, session_id: str, worker: _Worker) -> plans.Plan | None:
         endings = {run_id: await worker.watches.pop(run_id) for run_id in _over(worker)}
-        worker.resting = frozenset([run_id for run_id in worker.watches if await self._facts.rests(run_id)])
+        asked = worker.watches.keys() & worker.rests.keys()
+        worker.resting = frozenset([run_id for run_id in asked if await self._facts.rests(run_id)])
         async with self._passes, self._keeper.turn(session_id):
             return await self._advance.advance(session_id, endings, begins=worker.begins, resting=worker.resting)
 
@@ -239,7 +240,7 @@ class Planner:
 
 
 def _is_over(plan: plans.Plan, worker: _Worker) -> bool:
-    return advancing.at_rest(plan) or not (worker.begins or advancing.running(plan))
+    return rules.at_rest(plan) or not (worker.begins or advancing.running(plan))
 
 
 def _over(worker: _Worker) -> list[str]:

@@ -93,6 +93,15 @@ def startable(plan: plans.Plan, room: int) -> list[plans.Task]:
     return [task for task in plan.tasks if task.status is plans.TaskState.PENDING][: max(free, 0)]
 
 
+def at_rest(plan: plans.Plan) -> bool:
+    """
+    Tell whether nothing about a plan will change by itself.
+    """
+    if plan.awaits_chief or any(task.status is plans.TaskState.RUNNING for task in plan.tasks):
+        return False
+    return not startable(plan, len(plan.tasks))
+
+
 def unbegun(plan: plans.Plan) -> list[plans.Task]:
     """
     Return the tasks whose run is about to be made: `begun` is on disk, and `with_run` is not.

@@ -8,7 +8,7 @@ import asyncio
 
 from app import clock
 from app.control import patience
-from app.control.plans import advancing
+from app.control.plans import advancing, rules
 from app.control.plans.facts import Facts
 from app.control.plans.keeping import Keeper
 from app.control.plans.planner import Planner
@@ -46,7 +46,7 @@ class Waiter:
                 news = self._keeper.news(session_id)
                 plan = await self._keeper.get(session_id)
                 left, known = until - self._clock.monotonic(), plan.revision if known is None else known
-                if plan.revision != known or advancing.at_rest(plan) or left <= 0 or released.done():
+                if plan.revision != known or rules.at_rest(plan) or left <= 0 or released.done():
                     return plan
                 # What is told may have been read before it was told.
                 await patience.first(news.wait(), self._clock.sleep(left), asyncio.wait([released]))
@@ -79,7 +79,7 @@ class Waiter:
             released.cancel()
 
     async def _rests(self, plan: plans.Plan) -> bool:
-        if advancing.at_rest(plan):
+        if rules.at_rest(plan):
             return True
         running = advancing.running(plan)
         if not running or any(task.run_id is None for task in plan.tasks if task.status is plans.TaskState.RUNNING):

@@ -562,12 +562,13 @@ class AnyPlan(stateful.RuleBasedStateMachine):
         return task["status"] not in ("running", "done")
 
 
-async def _told(asked: Awaitable[plans.Plan]) -> tuple[Json | None, str]:
+async def _told(asked: Awaitable[plans.Plan | requests.Created]) -> tuple[Json | None, str]:
     """
     Return the plan that an order is answered with, or why it is refused.
     """
     try:
-        return (await asked).to_json(), ""
+        found = await asked
+        return (found.plan if isinstance(found, requests.Created) else found).to_json(), ""
     except (errors.Conflict, errors.InputRefused) as error:
         return None, error.message
 

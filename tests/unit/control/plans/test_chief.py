@@ -159,7 +159,7 @@ async def test_tasks_taken_away_do_not_come_back(desk: desks.Desk) -> None:
 
     added = await desk.room.plans.add_task(session_id, task("sweep it"))
 
-    assert [each.id for each in added.tasks] == [4]
+    assert [each.id for each in added.plan.tasks] == [4]
 
 
 async def test_an_intent_may_stand_above_tasks(desk: desks.Desk) -> None:

@@ -14,7 +14,7 @@ from app import errors
 from app.control import gates as control_gates
 from app.control import inbox
 from app.control import requests as run_requests
-from app.control.plans import requests
+from app.control.plans import facts, requests
 from app.engine import plans, states
 from tests.unit.control.plans import chores, desks
 from tests.unit.control.plans.desks import task
@@ -125,6 +125,29 @@ async def test_who_waits_for_a_person_takes_no_room(tmp_path: Path) -> None:
     assert [each.attempt for each in plan.tasks] == [1, 1, 1, 1]
 
     await desk.close()
+
+
+async def test_nobody_asks_who_rests_while_there_is_room(desk: desks.Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether runs wait for a person is asked only of those in whose way a task may be that lacks room."""
+    asked: list[str] = []
+    rests = facts.Facts.rests
+
+    async def noted(found: facts.Facts, run_id: str) -> bool:
+        asked.append(run_id)
+        return await rests(found, run_id)
+
+    monkeypatch.setattr(facts.Facts, "rests", noted)
+    desk.toolbox.hold_all()
+    session_id = await desk.started(*(task(f"sweep room {number}") for number in range(1, 8)), task("sweep it", 1))
+    await desk.toolbox.begun(*range(1, 8))
+    for _ in range(3):
+        await desk.room.plans.add_task(session_id, task("sweep it", 1))
+        await pools.idle()
+
+    assert asked == []
+
+    desk.toolbox.release_all()
+    await desk.until(session_id, lambda plan: plan.status is plans.PlanState.DONE)
 
 
 async def test_a_failure_stops_only_what_depends_on_it(desk: desks.Desk) -> None:
@@ -260,7 +283,7 @@ async def test_a_task_added_to_a_done_plan_waits_for_a_person(desk: desks.Desk) 
     """A further task makes a done plan paused; resumed, it does that task alone."""
     session_id = await desk.started(task("sweep room 1"))
     await desk.rested(session_id)
-    added = await desk.room.plans.add_task(session_id, task("sweep room 2", 1))
+    added = (await desk.room.plans.add_task(session_id, task("sweep room 2", 1))).plan
 
     assert (added.status, added.tasks[-1].id) == (plans.PlanState.PAUSED, 2)
 
