@@ -87,7 +87,7 @@ class PlanBody(BaseModel):
     """
 
     model_config = bodies.strict(
-        {"intent": "Write scenes 21 and 22, check them against the canon, and look at the foreshadowing"},
+        {"intent": "Write scenes 21 and 22, check consistency, and look at the foreshadowing"},
         {
             "intent": "Scenes 21 and 22",
             "tasks": [

@@ -5,6 +5,8 @@ Tests of what a T1 chief is told and held to: the parts of an intent, and a form
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,6 +45,21 @@ def fits(intent: str, *tasks: Any) -> bool:
     Tell whether a reply fits the form for an intent.
     """
     return not json_schemas.flaws(form(intent), {"tasks": list(tasks)})
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/plans.md", ".control-room/example/README.md"])
+def test_of_intents_that_pages_show_nothing_is_lost(page: str) -> None:
+    """Every part of an intent that a reader is told to try names a kind of task, so that the bundled chief keeps it."""
+    text = (Path(__file__).parents[4] / page).read_text(encoding="utf-8")
+    shown = re.findall(r'plan create "([^"]+)"\n|\{"intent": "([^"]+)"\}', text)
+
+    assert shown
+    for intent in map("".join, shown):
+        named = [part.phrase for part in small.parts(intent, KINDS)]
+        clauses = re.split(r",(?: and)? ", intent)
+        assert [phrase in clause for phrase, clause in zip(named, clauses, strict=True)] == [True] * len(clauses), (
+            intent
+        )
 
 
 @pytest.mark.parametrize(
