@@ -424,7 +424,7 @@ async def test_the_team_of_the_example_confers(tmp_path: Path) -> None:
     """On the example project the canon checker finds what is planted in scene 21, and opinions quote it."""
     project = conferring.made(tmp_path / "project")
     example_project.copy(tmp_path / "example")
-    shutil.copytree(project.data, tmp_path / "example" / ".control-room")
+    shutil.copytree(project.data, tmp_path / "example" / ".control-room", dirs_exist_ok=True)
     scene = "Story/Scenes/SCN-the-arrival.md"
     project.root, project.data = tmp_path / "example", tmp_path / "example" / ".control-room"
     project.say("chief", text=call("canon_checker", scene_path=scene, canon_paths=["Compendium"]))
