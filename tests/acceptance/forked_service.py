@@ -6,7 +6,6 @@ It runs the same code as `control-room serve`; a few kills of the command itself
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sys
@@ -17,11 +16,7 @@ import httpx
 
 from app import main, settings
 from app.laboratory import forks
-
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(
-    ["tests.acceptance.forked_service", "tests.acceptance.small_service", "app.laboratory.preloaded"]
-)
+from tests.acceptance import forking
 
 _START_SECONDS = 60
 _STOP_SECONDS = 60
@@ -33,8 +28,9 @@ class Service:
     """
 
     def __init__(self, project: Path, crash_at: str | None = None) -> None:
-        self._told, teller = PROCESSES.Pipe(duplex=False)
-        self._process = PROCESSES.Process(target=_serve, args=(project, crash_at, teller))
+        processes = forking.processes()
+        self._told, teller = processes.Pipe(duplex=False)
+        self._process = processes.Process(target=_serve, args=(project, crash_at, teller))
         forks.begin(self._process)
         teller.close()
 

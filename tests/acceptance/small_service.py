@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import multiprocessing
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,11 +20,8 @@ from app.execution.embedded import pool
 from app.laboratory import forks
 from app.storage import directory, store
 from app.storage.sql import index
+from tests.acceptance import forking
 from tests.unit.execution import pools, toys
-
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["tests.acceptance.small_service", "app.laboratory.preloaded"])
-
 
 Tried = tuple[str, str, int]
 """Run, key and attempt."""
@@ -66,7 +62,7 @@ def serve(folder: Path, programs: Sequence[Sequence[toys.Step]], crash_at: str |
     """
     Run a service in a process of its own until every program has ended, and return its exit code.
     """
-    process = PROCESSES.Process(target=_serve, args=(folder, programs, crash_at))
+    process = forking.processes().Process(target=_serve, args=(folder, programs, crash_at))
     forks.begin(process)
     code = forks.ended(process, 60)
     if code is None:

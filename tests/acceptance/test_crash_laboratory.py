@@ -23,7 +23,7 @@ from app.control import conferences, requests
 from app.control.plans import requests as plan_requests
 from app.laboratory import crashtest, diary, experiment, outages, portraits, subjects, sweeps, tracing, trials
 from app.laboratory.fragile_disk import Trouble
-from tests.acceptance import drafting, programs
+from tests.acceptance import drafting, forking, programs
 
 REQUEST = requests.StartRequest(
     recipe_id="creative_draft_scene", description="Draft scene 21", args=drafting.REQUEST["args"]
@@ -47,6 +47,11 @@ steps:
     command: [sh, -c, "ls processed | wc -l"]
 """
 traced = pytest.mark.skipif(not tracing.available(), reason="strace is not installed")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forks() -> None:
+    forking.processes()
 
 
 @pytest.fixture

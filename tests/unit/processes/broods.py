@@ -75,7 +75,8 @@ def living(pids: dict[str, int]) -> set[str]:
 
 def _words(pid: str) -> list[str]:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")[:-1]
+        # Others on this machine may have been given words that are no UTF-8.
+        return os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes()).split("\0")[:-1]
     except OSError:
         return []
 
