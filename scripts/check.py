@@ -3,7 +3,7 @@ Set up the project and run every check and every test.
 
     python3 scripts/check.py [--only NAME ...] [--long] [pytest arguments ...]
 
-Where trying every case takes many minutes a sample is tried; with --long every case is.
+Where trying every case takes many minutes a sample is tried; with --long every case is, and tests write to a real disk.
 The exit code is 0 only if all of them pass; a failing check does not keep the later ones from running.
 What the types check says comes last: it runs beside the others, which leave it time.
 """
@@ -11,12 +11,13 @@ What the types check says comes last: it runs beside the others, which leave it 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -27,6 +28,12 @@ WORKERS = "3"
 
 BESIDE = "types"
 """Check that runs beside the others: it takes one core for a minute, and tests often wait for a disk or one another."""
+
+MEMORY = Path("/dev/shm")
+"""Folder that Linux keeps in memory: on a disk, tests wait for it more than they compute."""
+
+ROOM_BYTES = 2 * 2**30
+"""Room that the files of tests need."""
 
 SOURCES = ["app", "migrations", "scripts", "tests", "bench"]
 
@@ -53,7 +60,8 @@ def main() -> None:
     unknown = sorted(set(chosen.only or []) - set(checks))
     if unknown:
         parser.error(f"no such check: {', '.join(unknown)}; there are {', '.join(checks)}")
-    failed = _failed({name: command for name, command in checks.items() if name in (chosen.only or checks)})
+    with contextlib.nullcontext() if chosen.long else _in_memory():
+        failed = _failed({name: command for name, command in checks.items() if name in (chosen.only or checks)})
     if failed:
         sys.exit(f"== failed: {', '.join(failed)}")
 
@@ -69,6 +77,24 @@ def _checks(python: Path, tests: list[str]) -> dict[str, list[str]]:
         "docstrings": [f"{tool}/interrogate", "--quiet", "app", "bench", "scripts"],
         "tests": [str(python), "-m", "pytest", "-q", "-n", WORKERS, "--dist", "worksteal", *tests],
     }
+
+
+@contextlib.contextmanager
+def _in_memory() -> Iterator[None]:
+    if "TMPDIR" in os.environ or not _roomy(MEMORY):
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="tests-", dir=MEMORY) as folder:
+        os.environ["TMPDIR"] = folder
+        yield
+
+
+def _roomy(folder: Path) -> bool:
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return False
+    told = os.statvfs(folder)
+    # Tests write programs and run them.
+    return told.f_bavail * told.f_frsize >= ROOM_BYTES and not told.f_flag & os.ST_NOEXEC
 
 
 def _failed(checks: Mapping[str, list[str]]) -> list[str]:

@@ -7,16 +7,18 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
 import jsonschema
 
-from app.api import published
 from tests.integration import served
 from tests.integration.project import Project
 
-DOCUMENT: dict[str, Any] = json.loads(published.text())
+DOCUMENT: dict[str, Any] = json.loads(
+    (Path(__file__).parents[2] / "openapi" / "openapi.json").read_text(encoding="utf-8")
+)
 LOOK = {"description": "look around"}
 HUGE = 2**70
 ANSWERS = {"POST /api/sessions": "201", "POST /api/sessions/{session_id}/tasks": "201"}
@@ -296,7 +298,7 @@ NO_PLANS: list[tuple[Any, str]] = [
     ({"tasks": [LOOK | {"dep": [1]}]}, "$.tasks[0].dep"),
     ({"tasks": [LOOK], "session_id": "sp_mine"}, "$.session_id"),
     ({"tasks": [LOOK], "status": "running"}, "$.status"),
-    ({"tasks": [LOOK], "labels": {"a:b": "c"}}, '$.labels["a:b"]["[key]"]'),
+    ({"tasks": [LOOK], "labels": {"a:b": "c"}}, '$.labels["a:b"]'),
     ({"tasks": [LOOK], "labels": {"a": "x" * 257}}, "$.labels.a"),
     ({"tasks": [LOOK], "labels": {str(n): "x" for n in range(33)}}, "$.labels"),
     ({"tasks": [LOOK], "priority": 101}, "$.priority"),
@@ -314,6 +316,7 @@ async def test_what_is_no_plan_is_refused(service: served.Served) -> None:
 
         assert answer.status_code == 400, (str(body)[:200], answer.text)
         assert path in [flaw["path"] for flaw in answer.json()["flaws"]], (str(body)[:200], answer.text)
+        assert "should" not in answer.json()["detail"]
     assert (await service.http.get("/api/sessions")).json() == []
     assert not list(service.project.data.glob("sessions/*/plan.json"))
 
@@ -559,7 +562,7 @@ async def test_an_intent_is_the_chiefs_to_split(project: Project) -> None:
 
 METHODS = [
     ("PUT", "/api/sessions", {"GET", "POST"}),
-    ("DELETE", "/api/sessions/sp_x", {"GET", "PATCH"}),
+    ("POST", "/api/sessions/sp_x", {"GET", "PATCH", "DELETE"}),
     ("GET", "/api/sessions/sp_x/start", {"POST"}),
     ("GET", "/api/sessions/sp_x/tasks", {"POST"}),
     ("GET", "/api/sessions/sp_x/tasks/1", {"DELETE", "PATCH"}),
