@@ -31,7 +31,7 @@ async def test_the_local_model_confers(project: Project, monkeypatch: pytest.Mon
     body = {
         "message": f"Is the scene {conferring.SCENE_PATH} well written?",
         "agents": ["writer"],
-        "allowed_tools": ["prose_analyzer"],
+        "allowed_tools": ["file_locator"],
         "require_tool": True,
         "max_tool_calls": 1,
     }
@@ -44,5 +44,5 @@ async def test_the_local_model_confers(project: Project, monkeypatch: pytest.Mon
     assert [step["key"] for step in run["steps"] if step["status"] != "skipped"] == [
         "chief", "tool", "opinion.writer-1", "transcript",
     ]  # fmt: skip
-    assert "1. prose_analyzer" in transcript
+    assert "1. file_locator" in transcript
     assert "### writer-1 (writer): accepted" in transcript
