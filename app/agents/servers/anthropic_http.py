@@ -137,10 +137,9 @@ def _binding(schema: dict[str, Any]) -> dict[str, Any] | None:
     """
     import anthropic
 
-    if schema.get("type") != "object" or not _can_be_closed(schema):
-        return None
     try:
-        return anthropic.transform_schema(schema)
+        fits = schema.get("type") == "object" and _can_be_closed(schema)
+        return anthropic.transform_schema(schema) if fits else None
     except (AssertionError, AttributeError, TypeError, ValueError):
         # Of the types of JSON Schema the package knows single names alone, and says otherwise in these four ways.
         return None

@@ -219,6 +219,8 @@ class TestAsking:
             {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["b"]},
             {"type": "object", "properties": {"a": {"enum": [{"b": 1}]}}},
             {"type": "object", "anyOf": [{"type": "object", "properties": {"a": {"type": "string"}}}]},
+            {"type": "object", "properties": {"a": {"const": {"type": "object", "properties": 3}}}},
+            {"type": "object", "properties": {"a": {"const": {"type": "object", "required": [[]]}}}},
             {"type": "object", "minProperties": 1},
             {},
         ],
