@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api import answers, bodies, queries
-from app.api.answering import IdempotencyKey, as_json, declared
+from app.api.answering import IdempotencyKey, as_json, declared, page
 from app.api.desk import At
 from app.api.refusals import BODY
 
@@ -24,12 +24,8 @@ GateId = Annotated[str, Path(description="Id of the gate.", examples=["20260210T
 @router.get(
     "",
     summary="List open gates",
-    responses=declared(
-        list[answers.GateListed],
-        "request_invalid",
-        "bad_cursor",
-        meaning="A page of questions that wait for an answer, those of the newest run first.",
-        headers={"Link": 'Address of the next page, as `rel="next"`; absent on the last.'},
+    responses=page(
+        list[answers.GateListed], meaning="A page of questions that wait for an answer, those of the newest run first."
     ),
 )
 async def list_gates(desk: At, request: Request, query: Annotated[queries.GatesQuery, Query()]) -> Response:

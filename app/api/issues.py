@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api import bodies, issue_answers, queries
-from app.api.answering import IdempotencyKey, as_json, declared
+from app.api.answering import IdempotencyKey, as_json, declared, page
 from app.api.desk import At
 from app.api.refusals import BODY
 from app.engine import issues
@@ -44,13 +44,7 @@ _WRITTEN[200] = _WRITTEN[201] | {"description": "An earlier request with this Id
 @router.get(
     "",
     summary="List issues",
-    responses=declared(
-        list[issue_answers.IssueListed],
-        "request_invalid",
-        "bad_cursor",
-        meaning="A page of issues, newest first.",
-        headers={"Link": 'Address of the next page, as `rel="next"`; absent on the last.'},
-    ),
+    responses=page(list[issue_answers.IssueListed], meaning="A page of issues, newest first."),
 )
 async def list_issues(desk: At, request: Request, query: Annotated[queries.IssuesQuery, Query()]) -> Response:
     """

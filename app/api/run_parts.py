@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from app.api import answers, queries, streaming
-from app.api.answering import as_json, declared
+from app.api.answering import as_json, declared, page
 from app.api.desk import At
 from app.api.runs import RunId
 from app.control import feeds
@@ -28,14 +28,8 @@ _LAST_SEQ = 2**53
 @router.get(
     "/{run_id}/steps",
     summary="Show the step log",
-    responses=declared(
-        list[answers.StepLine],
-        "run_not_found",
-        "journal_corrupt",
-        "request_invalid",
-        "bad_cursor",
-        meaning="Lines of the journal, oldest first.",
-        headers={"Link": 'Address of the next page, as `rel="next"`; absent on the last.'},
+    responses=page(
+        list[answers.StepLine], "run_not_found", "journal_corrupt", meaning="Lines of the journal, oldest first."
     ),
 )
 async def show_steps(

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api import answers, bodies, polling, queries, refusals
-from app.api.answering import IdempotencyKey, as_json, declared
+from app.api.answering import IdempotencyKey, as_json, declared, page
 from app.api.desk import At
 from app.api.refusals import BODY
 from app.control import requests
@@ -65,13 +65,7 @@ async def start_run(
 @router.get(
     "",
     summary="List runs, newest first",
-    responses=declared(
-        list[answers.RunListed],
-        "request_invalid",
-        "bad_cursor",
-        meaning="A page of runs.",
-        headers={"Link": 'Address of the next page, as `rel="next"`; absent on the last.'},
-    ),
+    responses=page(list[answers.RunListed], meaning="A page of runs."),
 )
 async def list_runs(desk: At, request: Request, query: Annotated[queries.RunsQuery, Query()]) -> Response:
     """

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api import bodies, plan_answers, plan_bodies, polling, queries, refusals
-from app.api.answering import IdempotencyKey, as_json, declared
+from app.api.answering import IdempotencyKey, as_json, declared, page
 from app.api.desk import At
 from app.api.refusals import BODY
 from app.engine import plans
@@ -98,13 +98,7 @@ async def create_plan(
 @router.get(
     "",
     summary="List plans, newest first",
-    responses=declared(
-        list[plan_answers.PlanListed],
-        "request_invalid",
-        "bad_cursor",
-        meaning="A page of plans.",
-        headers={"Link": 'Address of the next page, as `rel="next"`; absent on the last.'},
-    ),
+    responses=page(list[plan_answers.PlanListed], meaning="A page of plans."),
 )
 async def list_plans(desk: At, request: Request, query: Annotated[queries.PlansQuery, Query()]) -> Response:
     """

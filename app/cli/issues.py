@@ -11,6 +11,9 @@ import click
 from app.cli import endings, issue_formats, options
 from app.cli.access import Access
 
+_note = click.option("--note", metavar="TEXT", help="What is to be said with it.")
+_revision = click.option("--revision", type=click.IntRange(1), metavar="N", help="Refuse if it has been changed since.")
+
 
 @click.group()
 def issues() -> None:
@@ -72,8 +75,8 @@ def open_(place: options.Place, as_json: bool, **fields: Any) -> int:
 
 @issues.command()
 @click.argument("issue_id")
-@click.option("--note", metavar="TEXT", help="What is to be said with it.")
-@click.option("--revision", type=click.IntRange(1), metavar="N", help="Refuse if it has been changed since.")
+@_note
+@_revision
 @options.as_json
 @options.anywhere
 def close(place: options.Place, as_json: bool, issue_id: str, **edit: Any) -> int:
@@ -85,8 +88,8 @@ def close(place: options.Place, as_json: bool, issue_id: str, **edit: Any) -> in
 
 @issues.command()
 @click.argument("issue_id")
-@click.option("--note", metavar="TEXT", help="What is to be said with it.")
-@click.option("--revision", type=click.IntRange(1), metavar="N", help="Refuse if it has been changed since.")
+@_note
+@_revision
 @options.as_json
 @options.anywhere
 def reopen(place: options.Place, as_json: bool, issue_id: str, **edit: Any) -> int:
@@ -100,8 +103,8 @@ def reopen(place: options.Place, as_json: bool, issue_id: str, **edit: Any) -> i
 @click.argument("issue_id")
 @click.option("--title", metavar="TEXT", help="Another title.")
 @click.option("--body", metavar="TEXT", help="Another body.")
-@click.option("--note", metavar="TEXT", help="What is to be said to it.")
-@click.option("--revision", type=click.IntRange(1), metavar="N", help="Refuse if it has been changed since.")
+@_note
+@_revision
 @options.as_json
 @options.anywhere
 def edit_(place: options.Place, as_json: bool, issue_id: str, **edit: Any) -> int:
