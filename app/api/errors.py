@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app import errors
-from app.api import bodies, conference_bodies, document, plan_bodies, problems, queries
+from app.api import bodies, conference_bodies, document, plan_bodies, problems, queries, wording
 from app.engine import json_text
 
 STATUS: Mapping[type[BaseException], int] = {
@@ -112,14 +112,15 @@ def _refused(flaws: Sequence[errors.Flaw]) -> errors.RequestInvalid:
 def _flaw(item: Mapping[str, Any]) -> errors.Flaw:
     kind = str(item["type"])
     code = _FLAW_CODES.get(kind, "wrong_type" if kind.endswith("_type") else "invalid")
-    message = f"is not known{_hint(item)}" if code == "unknown_field" else str(item["msg"])
+    message = f"is not known{_hint(item)}" if code == "unknown_field" else wording.told(item)
     return errors.Flaw(path=_path(item["loc"]), code=code, message=message)
 
 
 def _path(loc: Sequence[str | int]) -> str:
     place, *parts = loc
     if place == "body":
-        return json_text.json_path(tuple(parts))
+        # Of a name that is not allowed the place is where it stands.
+        return json_text.json_path(tuple(parts[:-1] if parts and parts[-1] == "[key]" else parts))
     return ".".join(map(str, loc))[:200]
 
 

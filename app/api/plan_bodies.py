@@ -6,21 +6,28 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, WithJsonSchema
 
 from app.api import bodies
 from app.control import requests as run_requests
 from app.control.plans import requests
 
-TaskNumber = Annotated[int, Field(ge=requests.TASK_IDS[0], le=requests.TASK_IDS[-1])]
+
+def _told(kind: str, **limits: int) -> WithJsonSchema:
+    # These limits are checked by `requests`, whoever asks; here they are only told.
+    return WithJsonSchema({"type": kind, **limits})
+
+
+TaskNumber = Annotated[int, _told("integer", minimum=requests.TASK_IDS[0], maximum=requests.TASK_IDS[-1])]
 """Number of a task."""
 
-_Description = Annotated[str, Field(min_length=1, max_length=requests.DESCRIPTION_CHARACTERS)]
+_Intent = Annotated[str, _told("string", minLength=1, maxLength=requests.INTENT_CHARACTERS)]
+_Description = Annotated[str, _told("string", minLength=1, maxLength=requests.DESCRIPTION_CHARACTERS)]
+_Dod = Annotated[str, _told("string", maxLength=requests.DOD_CHARACTERS)]
+_Question = Annotated[str, _told("string", minLength=1, maxLength=requests.QUESTION_CHARACTERS)]
+_Answer = Annotated[str, _told("string", minLength=1, maxLength=requests.ANSWER_CHARACTERS)]
 _RecipeId = Annotated[str, Field(min_length=1, max_length=200)]
-_Dod = Annotated[str, Field(max_length=requests.DOD_CHARACTERS)]
-_Question = Annotated[str, Field(min_length=1, max_length=requests.QUESTION_CHARACTERS)]
-_Answer = Annotated[str, Field(min_length=1, max_length=requests.ANSWER_CHARACTERS)]
-_Deps = Annotated[list[TaskNumber], Field(max_length=requests.TASKS)]
+_MOST_TASKS: dict[str, Any] = {"maxItems": requests.TASKS}
 _RECIPE = "Recipe that does it; without it the router chooses."
 _ARGS = "Arguments of its run; the recipe's defaults, and what the router finds in the description, fill the rest."
 _DEPS = "Tasks that must be done before."
@@ -28,13 +35,13 @@ _DOD = "When it is done, in words for people; what machines check stands in the 
 _QUESTION = "What must be answered before it is started."
 
 
-def _left(description: str) -> Any:
-    return Field(None, description=description, json_schema_extra=_without_default)
+def _left(description: str, **limits: int) -> Any:
+    def told(schema: dict[str, Any]) -> None:
+        # What is left out stays as it is; null would be something else.
+        schema.pop("default", None)
+        schema.update(limits)
 
-
-def _without_default(schema: dict[str, Any]) -> None:
-    # What is left out stays as it is; null would be something else.
-    schema.pop("default", None)
+    return Field(None, description=description, json_schema_extra=told)
 
 
 class RevisedBody(BaseModel):
@@ -69,7 +76,7 @@ class TaskBody(BaseModel):
     description: _Description = Field(description="What is to be done.")
     recipe_id: _RecipeId | None = Field(None, description=_RECIPE)
     args: dict[str, Any] = Field(default_factory=dict, description=_ARGS)
-    deps: _Deps = Field(default_factory=list, description=_DEPS)
+    deps: list[TaskNumber] = Field(default_factory=list, description=_DEPS, json_schema_extra=_MOST_TASKS)
     dod: _Dod = Field("", description=_DOD)
     scoping_question: _Question | None = Field(None, description=_QUESTION)
 
@@ -99,11 +106,11 @@ class PlanBody(BaseModel):
         },
     )
 
-    intent: Annotated[str, Field(min_length=1, max_length=requests.INTENT_CHARACTERS)] | None = Field(
-        None, description="What is wanted as a whole; beside tasks it is only kept."
-    )
-    tasks: Annotated[list[TaskBody], Field(max_length=requests.TASKS)] = Field(
-        default_factory=list, description="Tasks, in the order in which they are begun."
+    intent: _Intent | None = Field(None, description="What is wanted as a whole; beside tasks it is only kept.")
+    tasks: list[TaskBody] = Field(
+        default_factory=list,
+        description="Tasks, in the order in which they are begun.",
+        json_schema_extra=_MOST_TASKS,
     )
     working_dir: str | None = Field(None, description="Workspace of its runs; by default the project.")
     labels: dict[bodies.LabelName, bodies.LabelValue] = Field(
@@ -155,7 +162,7 @@ class TaskEditBody(RevisedBody):
     description: _Description = _left("Another description.")
     recipe_id: _RecipeId | None = Field(None, description="Another recipe; null: the router chooses again.")
     args: dict[str, Any] = _left("Other arguments, in place of all it has.")
-    deps: _Deps = _left("Other tasks that must be done before.")
+    deps: list[TaskNumber] = _left("Other tasks that must be done before.", **_MOST_TASKS)
     dod: _Dod = _left(_DOD)
     scoping_question: _Question | None = Field(
         None, description="Another question, open until it is answered; null: none."

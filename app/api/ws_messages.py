@@ -12,6 +12,7 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from app import errors
+from app.api import wording
 from app.control import requests
 from app.engine import json_text, plain
 
@@ -155,12 +156,12 @@ def _unknown(kind: plain.Json) -> str:
 
 
 def _unfit(error: pydantic.ValidationError, model: type[BaseModel]) -> errors.RequestInvalid:
-    found = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    found = error.errors(include_url=False, include_input=False)[0]
     path = json_text.json_path(tuple(str(part)[:_SHOWN_CHARACTERS] for part in found["loc"]))
     if found["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(found["loc"][-1])[:_SHOWN_CHARACTERS], list(model.model_fields), 1)
         return _invalid(path, f"is not known{f'; did you mean {near[0]}?' if near else ''}")
-    return _invalid(path, "is required" if found["type"] == "missing" else found["msg"])
+    return _invalid(path, wording.told(found))
 
 
 def _invalid(path: str, message: str) -> errors.RequestInvalid:
