@@ -47,6 +47,9 @@ steps:
     command: [sh, -c, "ls processed | wc -l"]
 """
 traced = pytest.mark.skipif(not tracing.available(), reason="strace is not installed")
+sampled = pytest.mark.parametrize(
+    "sample", [4, pytest.param(40, marks=[pytest.mark.slow, pytest.mark.timeout(3000)])], ids=["few", "many"]
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -97,35 +100,38 @@ def test_every_point_of_every_sweep_holds(tmp_path: Path) -> None:
     assert report.holds
 
 
+@sampled
 @traced
-def test_a_sample_of_an_agent_recipe_holds(tmp_path: Path) -> None:
+def test_a_sample_of_an_agent_recipe_holds(tmp_path: Path, sample: int) -> None:
     """A recipe of a real program speaks from the script here, and ends the same wherever it is cut."""
     replies = tmp_path / "replies.json"
     said = {"code-review": "issues-found", "code-review#2": "no-issues", "fix": "complete", "commit": "committed"}
     replies.write_text(json.dumps({key: json.dumps({"outcome": outcome}) for key, outcome in said.items()}))
     chosen = settings.load(project=programs.ROOT / ".control-room" / "example", home=tmp_path)
     request = requests.StartRequest(recipe_id="review-and-commit")
-    report = crashtest.crashtest(chosen, request, extent(sample=6, seed=2, replies=replies), lambda line: None)
+    report = crashtest.crashtest(chosen, request, extent(sample=sample, seed=2, replies=replies), lambda line: None)
 
     assert report.to_json()["broken"] == []
     assert report.holds
 
 
+@sampled
 @traced
-def test_a_sample_of_an_amplifier_recipe_holds(tmp_path: Path) -> None:
+def test_a_sample_of_an_amplifier_recipe_holds(tmp_path: Path, sample: int) -> None:
     """A loop over what an agent has listed ends the same wherever it is cut, and no iteration is repeated."""
     replies = tmp_path / "replies.json"
     replies.write_text(json.dumps({"discover-files": '{"files": ["a.py", "b.py"]}', "*": "It is well written."}))
     chosen = settings.load(project=programs.ROOT / ".control-room" / "example", home=tmp_path)
     request = requests.StartRequest(recipe_id="batch-file-analyzer")
-    report = crashtest.crashtest(chosen, request, extent(sample=6, seed=5, replies=replies), lambda line: None)
+    report = crashtest.crashtest(chosen, request, extent(sample=sample, seed=8, replies=replies), lambda line: None)
 
     assert report.to_json()["broken"] == []
     assert report.holds
 
 
+@sampled
 @traced
-def test_a_sample_of_a_workflow_holds(tmp_path: Path) -> None:
+def test_a_sample_of_a_workflow_holds(tmp_path: Path, sample: int) -> None:
     """Commands, a loop and the moves of its items end the same wherever they are cut, and no move is made twice."""
     project = programs.make_project(tmp_path / "project")
     (project.path / ".control-room" / "recipes" / "orchestrate").mkdir(parents=True)
@@ -135,14 +141,15 @@ def test_a_sample_of_a_workflow_holds(tmp_path: Path) -> None:
         (project.path / "inbox" / f"{name}.task").write_text(f"Do {name}.")
     chosen = settings.load(project=project.path, home=tmp_path)
     request = requests.StartRequest(recipe_id="inbox")
-    report = crashtest.crashtest(chosen, request, extent(sample=8, seed=4), lambda line: None)
+    report = crashtest.crashtest(chosen, request, extent(sample=sample, seed=4), lambda line: None)
 
     assert report.to_json()["broken"] == []
     assert report.holds
 
 
+@sampled
 @traced
-def test_a_sample_of_a_conference_holds(tmp_path: Path) -> None:
+def test_a_sample_of_a_conference_holds(tmp_path: Path, sample: int) -> None:
     """Tool calls, opinions, their evidence and the transcript's issue are the same wherever the round is cut."""
     project = _team(tmp_path / "project")
     replies = tmp_path / "replies.json"
@@ -153,14 +160,15 @@ def test_a_sample_of_a_conference_holds(tmp_path: Path) -> None:
     asked = conferences.NewConference(
         message="Is the gate quiet?", agents=["planner", "writer"], allowed_tools=["file_locator"], require_tool=True
     )
-    report = crashtest.crashtest(chosen, asked, extent(sample=4, seed=6, replies=replies), lambda line: None)
+    report = crashtest.crashtest(chosen, asked, extent(sample=sample, seed=6, replies=replies), lambda line: None)
 
     assert report.to_json()["broken"] == []
     assert report.holds
 
 
+@sampled
 @traced
-def test_a_sample_of_a_plan_holds(tmp_path: Path) -> None:
+def test_a_sample_of_a_plan_holds(tmp_path: Path, sample: int) -> None:
     """From intent to done, by a chief and the runs of tasks that wait for one another, wherever it is cut."""
     project = _team(tmp_path / "project")
     replies = tmp_path / "replies.json"
@@ -171,7 +179,7 @@ def test_a_sample_of_a_plan_holds(tmp_path: Path) -> None:
     replies.write_text(json.dumps({"chief": json.dumps({"tasks": tasks}), "*": "Kael stands before the gate."}))
     chosen = settings.load(project=project.path, home=tmp_path)
     asked = plan_requests.NewPlan(intent="two small tasks: gate and way")
-    report = crashtest.crashtest(chosen, asked, extent(sample=4, seed=7, replies=replies), lambda line: None)
+    report = crashtest.crashtest(chosen, asked, extent(sample=sample, seed=7, replies=replies), lambda line: None)
 
     assert report.to_json()["broken"] == []
     assert report.holds
