@@ -34,7 +34,7 @@ def examine(chosen: settings.Settings) -> list[settings.Remark]:
     remarks = [_remark(file.path, flaw, fatal=not file.foreign) for file, flaw in broken]
     remarks += [_remark(fault.file, fault.flaw) for fault in prompts.load(prompt_folders(chosen.project)).flaws]
     remarks += [_remark(entry.path, flaw) for entry in reference.catalogue.all() for flaw in entry.flaws]
-    remarks += _lack_of_containment(chosen)
+    remarks += _lack_of_containment(chosen) + _lack_of_a_folder(chosen.project.data_directory)
     speaking = {agent.backend for agent in people.agents}
     lacking = [(name, lack) for name, lack in _unused_backends(chosen, people).check() if name in speaking]
     return remarks + [settings.Remark(setting=f"backend {name}", message=lack, fatal=False) for name, lack in lacking]
@@ -111,6 +111,15 @@ def _unused_backends(chosen: settings.Settings, people: configuration.Roster) ->
     running = supervisor.Supervisor(chosen.project.data_directory / "processes", clock.RandomIds(), os.environ)
     around = surroundings_of(clock.SystemClock(), running, agent_sessions.MemoryAgentSessions())
     return backends.Backends(people.backends, around)
+
+
+def _lack_of_a_folder(data_directory: Path) -> list[settings.Remark]:
+    there = next(path for path in (data_directory, *data_directory.parents) if os.path.exists(path))
+    # The rights of a folder of its own are set by whoever uses it.
+    if there.is_dir() and (there == data_directory or os.access(there, os.W_OK | os.X_OK)):
+        return []
+    problem = "cannot be written" if there.is_dir() else "is no folder"
+    return [settings.Remark(setting=f"{settings.PREFIX}DATA_DIRECTORY", message=f"{there} {problem}", fatal=True)]
 
 
 def _lack_of_containment(chosen: settings.Settings) -> list[settings.Remark]:

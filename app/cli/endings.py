@@ -98,8 +98,8 @@ def sentences(error: errors.ControlRoomError | errors.Fault) -> list[str]:
     """
     Return the lines that tell an error: what and its code, then its flaws with their places, and what to do.
     """
-    flaws = [flaw for flaw in _flaws(error) if flaw["message"] != error.message]
-    lines = [f"{error.message} [{error.code}]", *(f"  {formats.flaw(flaw)}" for flaw in flaws)]
+    told = [formats.flaw(flaw) for flaw in _flaws(error) if flaw["message"] != error.message]
+    lines = [f"{error.message} [{error.code}]", *(f"  {flaw}" for flaw in told if flaw != error.message)]
     if isinstance(error, errors.DataDirectoryBusy) and error.detail.get("url"):
         lines.append(f"  ask that one with --server {error.detail['url']}")
     return lines

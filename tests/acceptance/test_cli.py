@@ -605,6 +605,22 @@ def test_config_check_tells_errors_and_warnings_apart(project: programs.Project)
     assert not (project.data / "runs").exists()
 
 
+def test_config_check_tells_of_a_data_directory_that_cannot_be(tmp_path: Path):
+    """
+    Where the service could not keep anything it would not start, and the check says so; it makes nothing itself.
+    """
+    checked = ("config", "check", "--project", str(tmp_path))
+    sound = programs.control_room(*checked, code=0)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / ".control-room").write_text("no folder", encoding="utf-8")
+    told = programs.control_room(*checked, code=5)
+    below = programs.control_room(*checked, code=5, CONTROL_ROOM_DATA_DIRECTORY=".control-room/x/y")
+
+    assert "CONTROL_ROOM_DATA_DIRECTORY" not in sound.stdout
+    for each in (told, below):
+        assert f"CONTROL_ROOM_DATA_DIRECTORY: {tmp_path / '.control-room'} is no folder" in each.stdout
+
+
 def test_agents_are_checked(project: programs.Project):
     """
     Every agent is listed, with what keeps it from working; the project's come first.

@@ -61,6 +61,19 @@ def test_error_is_one_line_and_one_for_each_flaw():
     ]
 
 
+def test_nothing_is_told_twice():
+    """
+    A flaw that is the sentence of the error, with its place or without, is not listed again.
+    """
+    flaws = [errors.Flaw(path="$.title", message="is blank"), errors.Flaw(path="$.body", message="is too long")]
+
+    for message in ("$.title: is blank", "is blank"):
+        assert endings.sentences(errors.RequestInvalid(message, flaws=flaws)) == [
+            f"{message} [request_invalid]",
+            "  $.body: is too long",
+        ]
+
+
 def test_held_data_directory_tells_whom_to_ask():
     """
     Where a service holds the directory, the option that reaches it is named.
