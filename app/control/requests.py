@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from app import errors
-from app.engine import plain, states
+from app.engine import json_text, plain, states
 
 SESSION_ID_PATTERN = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}$"
 """Form of a session id; receipts are kept in a folder of that name."""
@@ -165,10 +165,11 @@ def _task_flaws(request: StartRequest) -> list[errors.Flaw]:
 def _label_flaws(labels: Mapping[str, str]) -> list[errors.Flaw]:
     flaws = [_flaw("$.labels", f"at most {LABELS} labels are allowed")] if len(labels) > LABELS else []
     for name, value in labels.items():
+        place = json_text.json_path(("labels", name[:80]))
         if not re.fullmatch(LABEL_NAME_PATTERN, name):
-            flaws.append(_flaw(f"$.labels.{name:.80}", f"a label's name must match {LABEL_NAME_PATTERN}"))
+            flaws.append(_flaw(place, f"a label's name must match {LABEL_NAME_PATTERN}"))
         if len(value) > LABEL_CHARACTERS:
-            flaws.append(_flaw(f"$.labels.{name:.80}", f"a label's value has at most {LABEL_CHARACTERS} characters"))
+            flaws.append(_flaw(place, f"a label's value has at most {LABEL_CHARACTERS} characters"))
     return flaws
 
 

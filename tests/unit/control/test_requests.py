@@ -26,7 +26,7 @@ from app.control import requests
         ({"recipe_id": "draft", "description": "d" * 20_001}, "$.description"),
         ({"recipe_id": "draft", "priority": 101}, "$.priority"),
         ({"recipe_id": "draft", "priority": -101}, "$.priority"),
-        ({"recipe_id": "draft", "labels": {"a:b": "c"}}, "$.labels.a:b"),
+        ({"recipe_id": "draft", "labels": {"a:b": "c"}}, '$.labels["a:b"]'),
         ({"recipe_id": "draft", "labels": {"a": "c" * 257}}, "$.labels.a"),
         ({"recipe_id": "draft", "labels": {f"l{n}": "" for n in range(33)}}, "$.labels"),
     ],

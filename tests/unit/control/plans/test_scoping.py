@@ -274,7 +274,7 @@ async def test_a_plan_as_a_whole_must_be(desk: desks.Desk) -> None:
         [("$.tasks[2].deps[0]", "unknown_dependency"), ("$.tasks[0].deps[0]", "dependency_cycle")],
         [("$.working_dir", "working_dir_refused")],
         [("$.parent_run_id", "unknown_parent")],
-        [("$.priority", "invalid"), ("$.labels.a b", "invalid")],
+        [("$.priority", "invalid"), ('$.labels["a b"]', "invalid")],
         [("$.tasks", "too_many_tasks")],
     ]
 
