@@ -100,6 +100,8 @@ def sentences(error: errors.ControlRoomError | errors.Fault) -> list[str]:
     """
     told = [formats.flaw(flaw) for flaw in _flaws(error) if flaw["message"] != error.message]
     lines = [f"{error.message} [{error.code}]", *(f"  {flaw}" for flaw in told if flaw != error.message)]
+    if any(flaw.get("code") == "args_type" for flaw in _flaws(error)):
+        lines.append("""  what is no text is given as JSON: --arg 'NAME:=["…"]'""")
     if isinstance(error, errors.DataDirectoryBusy) and error.detail.get("url"):
         lines.append(f"  ask that one with --server {error.detail['url']}")
     return lines

@@ -162,6 +162,21 @@ def test_arguments_that_do_not_fit_are_all_told(project: programs.Project):
     assert "$.args.wrods" in refused.stderr
 
 
+def test_text_in_place_of_a_list_is_told_how_a_list_is_given(project: programs.Project):
+    """
+    An argument of the wrong type is refused with the form in which other types stand on a command line.
+    """
+    refused = programs.control_room(
+        "run", "analytical_consistency", "--arg", "scene_paths=Story", "--dry-run", project=project, code=2
+    )
+    given = programs.control_room(
+        "run", "analytical_consistency", "--arg", 'scene_paths:=["Story"]', "--dry-run", project=project
+    )
+
+    assert """--arg 'NAME:=["…"]'""" in refused.stderr
+    assert '["Story"]' in given.stdout
+
+
 def test_arguments_come_from_file_and_command_line(project: programs.Project):
     """
     Arguments of a file and of the command line are one object.
