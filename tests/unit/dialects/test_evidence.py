@@ -232,7 +232,8 @@ class TestReading:
         parts = (" ", "*", "1.", '"', '" (', "“", '"a"(', "`", "<", "<b>", "[x]", "a)", "\u200b", "Evidence ")
         for part in parts:
             evidence.read(f"{part * 100_000}Evidence: {part * 100_000}", "any")
-            evidence.read(f"Evidence: {part * (3900 // len(part))}", "any")
+            for beginning, end in (("", ""), ('"x" (', "b"), ('"x" (a', "b)x"), ('"x" (`', "`"), ('"', '" (a)x')):
+                evidence.read(f"Evidence: {beginning}{part * (3900 // len(part))}{end}", "any")
 
 
 class TestAsking:
