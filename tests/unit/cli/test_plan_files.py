@@ -50,7 +50,7 @@ def test_file_is_read_as_the_service_would(tmp_path: Path):
         (b'{"task": []}', "$.task", "unknown_field"),
         (b'{"tasks": [{"description": "x"}, {"id": 1}]}', "$.tasks[1].description", "missing"),
         (b'{"tasks": [{"description": "x", "deps": "1"}]}', "$.tasks[0].deps", "wrong_type"),
-        (b'{"tasks": [{"description": "x", "id": 0}]}', "$.tasks[0].id", "invalid"),
+        (b'{"tasks": [{"description": "x", "id": "1"}]}', "$.tasks[0].id", "wrong_type"),
     ],
 )
 def test_file_that_holds_no_plan_is_refused(tmp_path: Path, content: bytes, path: str, code: str):
