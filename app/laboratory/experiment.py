@@ -6,20 +6,24 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shutil
+import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app import bootstrap, settings
+from app import bootstrap, errors, settings
 from app.laboratory import work
 
 _REPLY = "The scripted agent answers this step as it answers every other, so that a run can be repeated exactly."
 _BACKEND = "crashtest"
 _SCRIPT = "crashtest.replies.json"
-_LEFT_OUT = (".git", ".venv", "node_modules", "__pycache__", "runs", "audit", "sessions", "issues")
-_OF_THE_INDEX = "index.db*"
+_LEFT_OUT = (
+    ".git", ".venv", "node_modules", "__pycache__", "runs", "audit", "sessions", "issues", "index.db*",
+    "data_directory_id", "service.json",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +67,17 @@ def template(place: Path, chosen: settings.Settings, asked: work.Asked, replies:
 
     Args:
         replies: Script of the agents; None: the same reply to every step.
+
+    Raises:
+        errors.ConfigurationError: something of the project cannot be copied.
     """
     place.mkdir(parents=True)
     project = place / "project"
-    ignored = shutil.ignore_patterns(*_LEFT_OUT, _OF_THE_INDEX, "data_directory_id", "service.json")
-    shutil.copytree(chosen.project.project, project, symlinks=True, ignore=ignored)
+    try:
+        shutil.copytree(chosen.project.project, project, symlinks=True, ignore=_left_out)
+    except shutil.Error as error:
+        path, _, reason = error.args[0][0]
+        raise errors.ConfigurationError(f"{path} cannot be copied: {reason}", code="project_not_copied") from error
     script(bootstrap.agents(chosen), bootstrap.backend_names(chosen), project / ".control-room", replies)
     return Experiment(place=place, settings=_settings(chosen, project), asked=work.owned(asked))
 
@@ -94,6 +104,16 @@ def script(agent_ids: Iterable[str], backend_names: Iterable[str], data_director
     file.write_text(json.dumps(document | {"agents": agents, "backends": backends}), encoding="utf-8")
     said = json.dumps({"*": _REPLY}) if replies is None else replies.read_text(encoding="utf-8")
     (data_directory / _SCRIPT).write_text(said, encoding="utf-8")
+
+
+def _left_out(folder: str, names: list[str]) -> set[str]:
+    # Pipes and sockets belong to whoever holds them open, and cannot be copied.
+    special = {name for name in names if not _is_copied(os.lstat(os.path.join(folder, name)).st_mode)}
+    return special | shutil.ignore_patterns(*_LEFT_OUT)(folder, names)
+
+
+def _is_copied(mode: int) -> bool:
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
 
 
 def _settings(chosen: settings.Settings, project: Path) -> settings.Settings:

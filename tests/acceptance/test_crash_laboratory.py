@@ -7,8 +7,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 import shutil
 import signal
+import stat
 import types
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from app import settings
+from app import errors, settings
 from app.cli import crashing
 from app.control import conferences, requests
 from app.control.plans import requests as plan_requests
@@ -73,6 +75,31 @@ def extent(**given: object) -> crashtest.Extent:
     Return how much is tried.
     """
     return crashtest.Extent(**given)  # type: ignore[arg-type]
+
+
+def test_pipes_and_sockets_of_a_project_are_no_part_of_its_copy(tmp_path: Path) -> None:
+    """What belongs to whoever holds it open is left out; everything else is there."""
+    project = tmp_path / "project"
+    (project / "Story").mkdir(parents=True)
+    (project / "Story" / "scene.md").write_text("Rain.", encoding="utf-8")
+    (project / "Story" / "link").symlink_to("scene.md")
+    os.mkfifo(project / "Story" / "pipe")
+    os.mknod(project / "Story" / "socket", stat.S_IFSOCK)
+    chosen = settings.load(project=project, home=tmp_path)
+    copy = experiment.template(tmp_path / "template", chosen, REQUEST, None)
+
+    assert {path.name for path in (copy.place / "project" / "Story").iterdir()} == {"scene.md", "link"}
+
+
+def test_what_cannot_be_copied_is_named(tmp_path: Path) -> None:
+    """A project that has no copy is a sentence with the place and the reason."""
+    project = tmp_path / "p"
+    names = ["d" * 200] * ((4050 - len(str(project))) // 201)
+    project.joinpath(*names, "e" * (4090 - len(str(project.joinpath(*names))))).mkdir(parents=True)
+    chosen = settings.load(project=project, home=tmp_path)
+
+    with pytest.raises(errors.ConfigurationError, match=rf"^{project}/d+.* cannot be copied: .*too long"):
+        experiment.template(tmp_path / "template", chosen, REQUEST, None)
 
 
 @traced
