@@ -25,12 +25,10 @@ def list_runs(session: ReadSession, query: stores.RunQuery) -> list[stores.RunSu
 
     It begins behind the last run of the page before, not at an offset, so that runs which come in meanwhile shift
     nothing and a late page costs what the first does. Each filter has an index in the order of the list, so that no
-    page sorts anything. A session's leads the others, since few runs are of one; then a label's does, except for the
-    unfinished states, which few runs are in.
+    page sorts anything. Which leads where several are asked for tells `_leader`.
     """
     asked = dict(_asked(query))
-    led_by_label = query.label is not None and query.session_id is None and query.status not in _UNFINISHED_STATES
-    return summaries(session, session.rows(_page(frozenset(asked), led_by_label), asked))
+    return summaries(session, session.rows(_page(frozenset(asked), _leader(query)), asked))
 
 
 def list_unfinished(session: ReadSession) -> list[stores.RunSummary]:
@@ -39,6 +37,15 @@ def list_unfinished(session: ReadSession) -> list[stores.RunSummary]:
     """
     found = session.rows(ROW.where(UNFINISHED).order_by(RUNS.c.created_at, RUNS.c.run_id))
     return summaries(session, found)
+
+
+def _leader(query: stores.RunQuery) -> str | None:
+    # Few runs are unfinished, few are of one session, and a label may be on any; the rest is left to the database.
+    if query.session_id is None and (query.label is None or query.status in _UNFINISHED_STATES):
+        return None
+    if query.status in _UNFINISHED_STATES:
+        return "status"
+    return "label" if query.session_id is None else "session_id"
 
 
 def _asked(query: stores.RunQuery) -> Iterator[tuple[str, Any]]:
@@ -59,24 +66,24 @@ def _asked(query: stores.RunQuery) -> Iterator[tuple[str, Any]]:
 
 
 @functools.cache
-def _page(asked: frozenset[str], led_by_label: bool) -> Select[Any]:
+def _page(asked: frozenset[str], leader: str | None) -> Select[Any]:
     # There are some hundred kinds of pages, and building one costs more than executing it.
-    leading = LABELS if led_by_label else RUNS
-    found = ROW.where(*_filters(asked, leading), *_span(asked, leading))
-    if led_by_label:
+    leading = LABELS if leader == "label" else RUNS
+    found = ROW.where(*_filters(asked, leader), *_span(asked, leading))
+    if leader == "label":
         found = found.select_from(LABELS.join(RUNS, RUNS.c.run_id == LABELS.c.run_id))
     return found.order_by(leading.c.created_at.desc(), leading.c.run_id.desc()).limit(bindparam("most"))
 
 
-def _filters(asked: frozenset[str], leading: Table) -> Iterator[ColumnElement[bool]]:
+def _filters(asked: frozenset[str], leader: str | None) -> Iterator[ColumnElement[bool]]:
     for name in _ALIKE:
         if name in asked:
-            # Compared as an expression, a column leaves the lead to the index of the session.
-            aside = "session_id" in asked and name != "session_id"
+            # Compared as an expression, a column leaves the lead to another one.
+            aside = leader in _ALIKE and name != leader
             yield (func.coalesce(RUNS.c[name], "") if aside else RUNS.c[name]) == bindparam(name)
     if "label_name" in asked:
         carries = (LABELS.c.name == bindparam("label_name"), LABELS.c.value == bindparam("label_value"))
-        if leading is LABELS:
+        if leader == "label":
             yield from carries
         else:
             yield select(LABELS.c.run_id).where(LABELS.c.run_id == RUNS.c.run_id, *carries).exists()

@@ -196,7 +196,8 @@ def _find_busy(session: sessions.ReadSession) -> str | None:
         ({"label": ("team", "a"), "status": "running"}, "ix_runs_status"),
         ({"session_id": "s"}, "ix_runs_session"),
         ({"session_id": "s", "status": "failed", "recipe_id": "r"}, "ix_runs_session"),
-        ({"session_id": "s", "status": "running", "parent_run_id": "r0"}, "ix_runs_session"),
+        ({"session_id": "s", "status": "done", "parent_run_id": "r0"}, "ix_runs_session"),
+        ({"session_id": "s", "status": "waiting", "recipe_id": "r"}, "ix_runs_status"),
         ({"session_id": "s", "label": ("team", "a"), "status": "done"}, "ix_runs_session"),
     ],
 )
