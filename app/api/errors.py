@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -42,6 +43,8 @@ _FIELDS = sorted(
     | set(queries.IssuesQuery.model_fields)
     | set(queries.PlansQuery.model_fields)
 )
+_MOST_FLAWS = 200
+_SHOWN_CHARACTERS = 80
 _FLAW_CODES = {"extra_forbidden": "unknown_field", "missing": "missing", "json_invalid": "syntax"}
 
 
@@ -75,7 +78,7 @@ def unfit(found: Iterable[Mapping[str, Any]]) -> errors.RequestInvalid:
     """
     Return the refusal of a document that is no body, from what pydantic has found in it.
     """
-    return _refused([_flaw({**item, "loc": ("body", *item["loc"])}) for item in found])
+    return _refused([_flaw({**item, "loc": ("body", *item["loc"])}) for item in itertools.islice(found, _MOST_FLAWS)])
 
 
 async def _told(_: Request, error: Exception) -> Response:
@@ -88,7 +91,7 @@ async def _told(_: Request, error: Exception) -> Response:
 async def _unfit(_: Request, error: Exception) -> Response:
     if not isinstance(error, RequestValidationError):
         raise error
-    return await _told(_, _refused([_flaw(item) for item in error.errors()]))
+    return await _told(_, _refused([_flaw(item) for item in error.errors()[:_MOST_FLAWS]]))
 
 
 async def _named(request: Request, error: Exception) -> Response:
@@ -125,5 +128,5 @@ def _path(loc: Sequence[str | int]) -> str:
 
 
 def _hint(item: Mapping[str, Any]) -> str:
-    near = difflib.get_close_matches(str(item["loc"][-1]), _FIELDS, 1)
+    near = difflib.get_close_matches(str(item["loc"][-1])[:_SHOWN_CHARACTERS], _FIELDS, 1)
     return f"; did you mean {near[0]}?" if near else ""

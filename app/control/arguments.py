@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import difflib
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
@@ -16,6 +17,8 @@ from app import errors
 from app.engine import json_schemas, library, plain
 
 _MESSAGE_CHARACTERS = 300
+_MOST_FLAWS = 200
+_MOST_NAMED = 20
 
 Validator: TypeAlias = jsonschema.protocols.Validator
 """Holds arguments against a schema."""
@@ -38,16 +41,20 @@ def fit(
         holding: The recipe's `validator`, where the caller has it already.
 
     Raises:
-        errors.ArgsInvalid: with every missing, undeclared and unfit argument.
+        errors.ArgsInvalid: with every missing, undeclared and unfit argument, two hundred of them at most.
         errors.RecipeInvalid: `args_schema` is itself broken.
     """
     schema = recipe.args_schema
     filled = completed(args, recipe)
     missing, undeclared = _missing(filled, schema), _undeclared(filled, schema)
     reported = {*missing, *undeclared}
-    flaws = [*map(_missing_flaw, missing), *(_undeclared_flaw(name, schema) for name in undeclared)]
-    flaws += [flaw for flaw in _unfit(filled, recipe, holding or validator(recipe)) if not _tells_again(flaw, reported)]
-    if flaws:
+    unfit = _unfit(filled, recipe, holding or validator(recipe))
+    found = itertools.chain(
+        map(_missing_flaw, missing),
+        (_undeclared_flaw(name, schema) for name in undeclared),
+        (flaw for flaw in unfit if not _tells_again(flaw, reported)),
+    )
+    if flaws := list(itertools.islice(found, _MOST_FLAWS)):
         raise errors.ArgsInvalid(_sentence(recipe, missing, undeclared, flaws), flaws=flaws, detail=_facts(missing))
     return filled
 
@@ -97,7 +104,8 @@ def _missing(args: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
 def _undeclared(args: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
     if schema.get("additionalProperties", False) is not False:
         return []
-    return [name for name in args if name not in declared(schema)]
+    known = declared(schema)
+    return [name for name in args if name not in known]
 
 
 def _missing_flaw(name: str) -> errors.Flaw:
@@ -105,7 +113,7 @@ def _missing_flaw(name: str) -> errors.Flaw:
 
 
 def _undeclared_flaw(name: str, schema: Mapping[str, Any]) -> errors.Flaw:
-    near = difflib.get_close_matches(name, sorted(declared(schema)), 1)
+    near = difflib.get_close_matches(name[:80], sorted(declared(schema)), 1)
     hint = f"; did you mean {near[0]}?" if near else ""
     return errors.Flaw(
         path=f"$.args.{name:.80}", code="undeclared_arg", message=f"the recipe has no argument {name!r:.80}{hint}"
@@ -147,8 +155,13 @@ def _sentence(recipe: library.Recipe, missing: list[str], undeclared: list[str],
     if missing:
         return f"recipe {recipe.recipe_id} needs {', '.join(missing)}"
     if undeclared:
-        return f"recipe {recipe.recipe_id} does not take {', '.join(f'{name:.80}' for name in undeclared)}"
+        return f"recipe {recipe.recipe_id} does not take {_listed(undeclared)}"
     return f"the arguments do not fit recipe {recipe.recipe_id}: {flaws[0].path} {flaws[0].message}"
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(f"{name:.80}" for name in names[:_MOST_NAMED]) + more
 
 
 def _facts(missing: list[str]) -> dict[str, plain.Json]:

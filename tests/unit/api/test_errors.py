@@ -96,6 +96,18 @@ async def test_whatever_is_raised_is_answered(raised: BaseException, status: int
     assert "secret" not in answer.text
 
 
+def test_only_so_many_flaws_of_a_body_are_told() -> None:
+    """However many fields are wrong, the answer stays readable, and is made in no time to speak of."""
+    found = ({"type": "extra_forbidden", "loc": (f"recipe_{number}",), "msg": ""} for number in range(50_000))
+    refused = http_errors.unfit(found)
+
+    assert [(flaw.path, flaw.code) for flaw in refused.flaws[::199]] == [
+        ("$.recipe_0", "unknown_field"),
+        ("$.recipe_199", "unknown_field"),
+    ]
+    assert next(found)["loc"] == ("recipe_200",)
+
+
 async def test_an_answer_that_has_begun_is_broken_off(caplog: pytest.LogCaptureFixture) -> None:
     """A failure in the middle of an answer is logged and breaks it off, since its status cannot be taken back."""
     sent: list[str] = []

@@ -123,6 +123,14 @@ def test_a_broken_schema_is_the_recipes_fault(schema: dict[str, Any]) -> None:
         arguments.fit({"x": "text"}, recipe(schema))
 
 
+def test_only_so_many_flaws_are_told() -> None:
+    """However many arguments are wrong, the answer stays readable, and is made in no time to speak of."""
+    error = refused({f"tone{number}": number for number in range(50_000)} | {"scene_path": "a", "canon_paths": []})
+
+    assert len(error.flaws) == 200
+    assert error.message.endswith("tone19 and 49980 more")
+
+
 def test_long_messages_are_cut() -> None:
     """A refused value of a megabyte does not come back in the message."""
     error = refused({"scene_path": "a", "canon_paths": "x" * 1_000_000})
