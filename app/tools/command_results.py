@@ -15,6 +15,8 @@ from app.tools import captures, command_captures, command_outputs
 DEFAULT_TIMEOUT_SECONDS = 24 * 60 * 60.0
 """Wall-clock limit of one try where the operation sets none."""
 
+_LAST_WORDS_CHARACTERS = 200
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heard:
@@ -44,8 +46,8 @@ def heard(
         wanted: What standard output has to be; None: it is kept as it is.
         env_count: Number of variables that it was given.
     """
-    error = _error(operation, ended)
     stderr = command_outputs.said(ended.stderr, operation.output_limit_bytes, secrets, at_end=True)
+    error = _error(operation, ended, stderr.text)
     facts = _facts(ended, stderr) | {"env_count": env_count}
     if wanted is None:
         stdout = command_outputs.said(ended.stdout, operation.output_limit_bytes, secrets, at_end=False)
@@ -97,9 +99,12 @@ def _breach(made: captures.Captured) -> records.StepError | None:
     return records.StepError(code="output_invalid", message=made.message, detail=detail)
 
 
-def _error(operation: operations.Command, ended: commands.Ended) -> records.StepError | None:
+def _error(operation: operations.Command, ended: commands.Ended, said: str) -> records.StepError | None:
     """
     Decide whether a command failed.
+
+    Args:
+        said: Its standard error, masked; the last line tells most often why.
     """
     program = operation.argv[0]
     if ended.cause == "timeout":
@@ -115,7 +120,9 @@ def _error(operation: operations.Command, ended: commands.Ended) -> records.Step
         name = _signal_name(ended.signal)
         message = f"The command {program!r:.100} was ended by {name}."
         return records.StepError(code="signal", message=message, detail={"signal": name, "number": ended.signal})
-    message = f"The command {program!r:.100} ended with exit code {ended.exit_code}."
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    reason = f": {lines[-1]:.{_LAST_WORDS_CHARACTERS}}" if lines else "."
+    message = f"The command {program!r:.100} ended with exit code {ended.exit_code}{reason}"
     return records.StepError(code="exit_code", message=message, detail={"exit_code": ended.exit_code})
 
 

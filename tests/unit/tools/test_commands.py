@@ -111,6 +111,24 @@ class TestRecords:
         assert (result.error.code, result.error.detail) == ("exit_code", {"exit_code": 7})
         assert result.output["stdout"] == "out\n"
 
+    @pytest.mark.parametrize(
+        ("script", "told"),
+        [
+            ("exit 7", "."),
+            ("echo first >&2; printf '  why: \\n\\n' >&2; exit 7", ": why:"),
+            ("printf '%0300d' 5 >&2; exit 7", f": {'0' * 200}"),
+            ("echo x${TOKEN}x >&2; exit 7", ": x***x"),
+        ],
+    )
+    async def test_the_last_line_of_what_was_said_is_in_the_message(
+        self, desk: Desk, performer: CommandPerformer, script: str, told: str
+    ) -> None:
+        """A person reads what the program gave as its reason, cut short and masked."""
+        result = await performer.perform(desk.call(shell(script, secrets=("TOKEN",))))
+
+        assert result.error is not None
+        assert result.error.message == f"The command '/bin/sh' ended with exit code 7{told}"
+
     async def test_an_expected_exit_code_does_not(self, desk: Desk, performer: CommandPerformer) -> None:
         """What counts as a success is the operation's to say, zero included."""
         results = [
