@@ -5,7 +5,6 @@ the numbered items, which have tests of their own beside this file.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -13,14 +12,14 @@ import subprocess
 import sys
 import threading
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.acceptance import programs
-from tests.acceptance.orchestrate.workspaces import FLOW, Finished, Workspace, loop, orchestrate, shell
+from tests.acceptance.orchestrate.workspaces import FLOW, Finished, Workspace, going, loop, orchestrate, shell
 
 HEAVY = ("alembic", "asyncio", "fastapi", "httpx", "jsonschema", "pydantic", "re2", "sqlalchemy", "sqlmodel", "uvicorn")
 
@@ -33,28 +32,6 @@ def workspace(tmp_path: Path) -> Workspace:
     path = tmp_path / "work"
     path.mkdir()
     return Workspace(path)
-
-
-@contextlib.contextmanager
-def going(*arguments: str, workspace: Workspace) -> Iterator[subprocess.Popen[str]]:
-    """
-    Run the program itself for the length of the block.
-    """
-    command = [sys.executable, "-m", "app.cli.orchestrate", *arguments]
-    process = subprocess.Popen(
-        command,
-        cwd=workspace.path,
-        env=workspace.environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        try:
-            yield process
-        finally:
-            process.kill()
 
 
 def stuck(workspace: Workspace) -> None:
@@ -74,7 +51,7 @@ def interrupted(workspace: Workspace, *arguments: str, by: int = signal.SIGINT) 
         until(lambda: "begun" in _text(workspace, "trace"), "the second step has begun")
         process.send_signal(by)
         out, err = process.communicate(timeout=30)
-    return process.returncode, out, err
+    return process.wait(), out, err
 
 
 def until(holds: Callable[[], bool], what: str) -> None:
