@@ -25,7 +25,11 @@ class Progress:
         """
         Show one event.
         """
-        line = self._line(event)
+        try:
+            line = self._line(event)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            # Somebody has written it into the file of events by hand.
+            line = f"  {event.get('type')}"
         self._clear()
         if line is not None:
             terminal.say(line)

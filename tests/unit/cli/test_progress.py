@@ -88,3 +88,29 @@ def test_every_event_can_be_shown_without_its_fields(capsys: pytest.CaptureFixtu
     An event of another version, with fewer fields, does not break the display.
     """
     assert "Traceback" not in shown(capsys, told(type, "draft"))
+
+
+@pytest.mark.parametrize("value", [1, "text", [], {}, True])
+@pytest.mark.parametrize("type", sorted(events.EventType))
+def test_every_event_can_be_shown_whatever_its_fields_hold(
+    capsys: pytest.CaptureFixture[str], type: str, value: object
+):
+    """
+    An event that was written by hand is shown as far as it makes sense.
+    """
+    names = (
+        "status",
+        "error",
+        "attempt",
+        "phase",
+        "preview",
+        "duration_ms",
+        "reason",
+        "prompt",
+        "recipe_id",
+        "retry_at",
+    )
+    for name in names:
+        shown(capsys, told("step.started", "draft", attempt=1), told(type, "draft", **{name: value}))
+
+    assert shown(capsys, told(type, "draft") | {"data": value}) is not None
