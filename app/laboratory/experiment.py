@@ -11,6 +11,7 @@ import shutil
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,8 @@ from app.laboratory import work
 _REPLY = "The scripted agent answers this step as it answers every other, so that a run can be repeated exactly."
 _BACKEND = "crashtest"
 _SCRIPT = "crashtest.replies.json"
-_LEFT_OUT = (
-    ".git", ".venv", "node_modules", "__pycache__", "runs", "audit", "sessions", "issues", "index.db*",
-    "data_directory_id", "service.json",
-)  # fmt: skip
+_NEEDLESS = (".git", ".venv", "node_modules", "__pycache__")
+_LEFT_BY_RUNS = ("runs", "audit", "sessions", "issues", "index.db*", "data_directory_id", "service.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +73,8 @@ def template(place: Path, chosen: settings.Settings, asked: work.Asked, replies:
     place.mkdir(parents=True)
     project = place / "project"
     try:
-        shutil.copytree(chosen.project.project, project, symlinks=True, ignore=_left_out)
+        left_out = partial(_left_out, chosen.project.data_directory)
+        shutil.copytree(chosen.project.project, project, symlinks=True, ignore=left_out)
     except shutil.Error as error:
         path, _, reason = error.args[0][0]
         raise errors.ConfigurationError(f"{path} cannot be copied: {reason}", code="project_not_copied") from error
@@ -106,10 +106,12 @@ def script(agent_ids: Iterable[str], backend_names: Iterable[str], data_director
     (data_directory / _SCRIPT).write_text(said, encoding="utf-8")
 
 
-def _left_out(folder: str, names: list[str]) -> set[str]:
+def _left_out(data_directory: Path, folder: str, names: list[str]) -> set[str]:
     # Pipes and sockets belong to whoever holds them open, and cannot be copied.
     special = {name for name in names if not _is_copied(os.lstat(os.path.join(folder, name)).st_mode)}
-    return special | shutil.ignore_patterns(*_LEFT_OUT)(folder, names)
+    is_data = Path(folder) == data_directory or Path(folder).name == data_directory.name
+    patterns = (*_NEEDLESS, *_LEFT_BY_RUNS) if is_data else _NEEDLESS
+    return special | shutil.ignore_patterns(*patterns)(folder, names)
 
 
 def _is_copied(mode: int) -> bool:

@@ -91,6 +91,19 @@ def test_pipes_and_sockets_of_a_project_are_no_part_of_its_copy(tmp_path: Path) 
     assert {path.name for path in (copy.place / "project" / "Story").iterdir()} == {"scene.md", "link"}
 
 
+def test_folders_of_a_user_are_copied_whatever_their_names(tmp_path: Path) -> None:
+    """What runs left in the data directory is no part of a copy; a folder of the same name elsewhere is the user's."""
+    project = tmp_path / "project"
+    for folder in (project / "Story" / "sessions", project / ".control-room" / "sessions"):
+        folder.mkdir(parents=True)
+        (folder / "one.md").write_text("Rain.", encoding="utf-8")
+    chosen = settings.load(project=project, home=tmp_path)
+    copy = experiment.template(tmp_path / "template", chosen, REQUEST, None)
+
+    assert (copy.place / "project" / "Story" / "sessions" / "one.md").exists()
+    assert not (copy.data_directory / "sessions").exists()
+
+
 def test_what_cannot_be_copied_is_named(tmp_path: Path) -> None:
     """A project that has no copy is a sentence with the place and the reason."""
     project = tmp_path / "p"
