@@ -59,6 +59,9 @@ def live(experiment: Experiment, watch: Watch | None = None, crash_at: str | Non
         with watch(process.pid) if watch else nullcontext():
             beginner.send(None)
             ended = forks.ended(process, _LIFE_SECONDS) is not None
+            if not ended:
+                # Who watches waits for its end.
+                process.kill()
     finally:
         beginner.close()
         code = forks.buried(process)

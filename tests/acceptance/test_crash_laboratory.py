@@ -255,6 +255,18 @@ def test_lives_side_by_side_end_each_in_its_own_way(bench: sweeps.Bench) -> None
     assert codes == [-signal.SIGKILL] * 24
 
 
+@traced
+def test_a_life_that_gets_stuck_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that does not come to its end in time is killed, though a tracer waits for it."""
+    monkeypatch.setattr(subjects, "_LIFE_SECONDS", 2.0)
+    replies = tmp_path / "replies.json"
+    replies.write_text('{"*": {"hang": true}}')
+    chosen = settings.load(project=programs.ROOT / ".control-room" / "example", home=tmp_path)
+    stuck = experiment.template(tmp_path / "template", chosen, REQUEST, replies)
+
+    assert subjects.live(stuck, lambda pid: tracing.traced(pid, tmp_path / "trace")) is subjects.STUCK
+
+
 def test_without_a_tracer_probes_stand_in(bench: sweeps.Bench) -> None:
     """Where nothing can be traced, the process is killed at the probes of the storage."""
     expected, _ = outages.undisturbed(bench)
