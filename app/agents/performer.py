@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from pathlib import PurePath
 from weakref import WeakValueDictionary
 
@@ -38,7 +38,8 @@ class AgentPerformer:
         Perform one try of an `operations.AgentCall`.
 
         Waiting for a backend that answers one prompt at a time counts towards the time-out, and so does waiting for
-        another prompt of the same run in the same conversation. One that somebody else speaks in is not waited for.
+        another prompt of the same run in the same conversation. One that somebody else speaks in is not waited for;
+        room to note who speaks is, and takes nothing of the time.
 
         Raises:
             errors.AgentFailed: there is no reply; `session_locked` if somebody else has the conversation.
@@ -75,12 +76,15 @@ class AgentPerformer:
             key=call.key,
             attempt=call.attempt,
             env={settings.RUN_ID: call.run.run_id, settings.DEPTH: str(call.run.depth)},
+            insist=call.insist,
         )
 
     async def _asked(self, backend: str, prompt: ports.AgentPrompt) -> ports.AgentReply:
         try:
-            async with asyncio.timeout(prompt.timeout_seconds), self._turn(prompt):
-                return await self._backends.get(backend).prompt(prompt)
+            async with AsyncExitStack() as held:
+                await prompt.insist(lambda: held.enter_async_context(self._claimed(prompt)))
+                async with asyncio.timeout(prompt.timeout_seconds), self._turn(prompt):
+                    return await self._backends.get(backend).prompt(prompt)
         except TimeoutError as error:
             raise errors.AgentFailed(
                 f"The agent did not answer within {prompt.timeout_seconds:g} seconds.",
@@ -90,15 +94,15 @@ class AgentPerformer:
         except errors.Conflict as error:
             raise errors.AgentFailed(error.message, code=error.code, detail=error.detail) from error
 
-    @asynccontextmanager
-    async def _turn(self, prompt: ports.AgentPrompt) -> AsyncIterator[None]:
-        session_id = prompt.agent_session_id
-        if session_id is None:
-            yield
-            return
-        claimed = self._conversations.claimed(session_id, prompt.run_id)
-        async with claimed, self._turns.setdefault(session_id, asyncio.Lock()):
-            yield
+    def _claimed(self, prompt: ports.AgentPrompt) -> AbstractAsyncContextManager[None]:
+        if prompt.agent_session_id is None:
+            return nullcontext()
+        return self._conversations.claimed(prompt.agent_session_id, prompt.run_id)
+
+    def _turn(self, prompt: ports.AgentPrompt) -> AbstractAsyncContextManager[None]:
+        if prompt.agent_session_id is None:
+            return nullcontext()
+        return self._turns.setdefault(prompt.agent_session_id, asyncio.Lock())
 
 
 async def _text(call: ports.Call, parts: tuple[plain.Json, ...]) -> str:

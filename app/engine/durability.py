@@ -41,15 +41,12 @@ class Durability:
             try:
                 return await write()
             except errors.StorageFault as fault:
-                await self._heal(fault)
+                await self.heal(fault)
 
-    def abandon(self) -> None:
+    async def heal(self, fault: errors.StorageFault) -> None:
         """
-        Give up waiting for room, since the process stops; whoever waits gets an `InterruptionFault`.
+        Wait until there is room again after a write that failed.
         """
-        self._abandoned.give()
-
-    async def _heal(self, fault: errors.StorageFault) -> None:
         # Made when the first write fails, since of many runs few ever see that.
         self._healing = self._healing or asyncio.Lock()
         async with self._healing:
@@ -59,6 +56,12 @@ class Durability:
                 await self._wait(wait)
                 wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
                 await self._try()
+
+    def abandon(self) -> None:
+        """
+        Give up waiting for room, since the process stops; whoever waits gets an `InterruptionFault`.
+        """
+        self._abandoned.give()
 
     def _tell(self, fault: errors.StorageFault) -> None:
         self.fault = fault

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from app import errors
 from app.engine import plain
@@ -16,6 +16,8 @@ from app.engine.operations import Gate, Operation
 from app.engine.records import BlobRef, Place, Record, Result, StepError, Usage
 from app.engine.runs import Ending, RunStart
 from app.engine.slots import Progress, Projection, Slot
+
+T = TypeVar("T")
 
 
 class Context(Protocol):
@@ -206,6 +208,27 @@ class Secrets:
     """Secret texts that the recipe itself holds."""
 
 
+class Patience(Protocol):
+    """
+    Wait until a write for which there is no room comes through.
+    """
+
+    async def __call__(self, write: Callable[[], Awaitable[T]]) -> T:
+        """
+        Write, and write again as long as that ends with a `StorageFault`; the run shows it meanwhile.
+
+        Raises:
+            errors.InterruptionFault: the process stops.
+        """
+
+
+async def impatiently(write: Callable[[], Awaitable[T]]) -> T:
+    """
+    Write once, where no run waits for it.
+    """
+    return await write()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """
@@ -230,6 +253,8 @@ class Call:
     """Keep a text (name, text) under `logs/`, masked."""
     asked_at: str | None = None
     """When a gate was asked first; the same after a restart."""
+    insist: Patience = impatiently
+    """Write what is kept beside the run's folder, however long it takes."""
 
 
 class Performer(Protocol):
@@ -308,6 +333,8 @@ class AgentPrompt:
     """Which try."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables set for an agent that is a program."""
+    insist: Patience = field(default=impatiently, compare=False, repr=False)
+    """Write what is kept of the conversation, however long it takes: a reply may be paid for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from app import clock, errors
 from app.engine import file_operations, gates, journal_lines, operations, plain, ports, probes, verdicts
@@ -22,6 +23,8 @@ from app.engine.records import BLOB_BYTES, BlobRef, Record, Result
 from app.engine.runs import RunStart
 from app.engine.sharing import Copies
 from app.engine.states import StepState
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -245,12 +248,22 @@ class Stepper:
             read_blob=self._read_blob if not work.ask.operation.outside else self._read_blob_for_outside,
             write_log=self._write_log,
             asked_at=self.home.log.loaded.decisions.asked.get(work.ask.key),
+            insist=self._insist,
         )
 
     async def _write_log(self, name: str, text: str) -> None:
         # A reply that was paid for must not be lost because its log cannot be written now.
         async with self.home.visit() as log:
             await self.home.durability.commit(lambda: log.write_log(name, self._equipment.masker.mask(text)))
+
+    async def _insist(self, write: Callable[[], Awaitable[T]]) -> T:
+        try:
+            return await write()
+        except errors.StorageFault as fault:
+            # Only now does the run have to be awake.
+            async with self.home.visit():
+                await self.home.durability.heal(fault)
+                return await self.home.durability.commit(write)
 
     async def _read_blob(self, blob: BlobRef) -> plain.Json:
         async with self.home.visit() as log:

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import errno
 import json
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from app import bootstrap, clock, errors
 from app.control import requests
 from app.dialects.agent_recipes import driver
 from app.engine import states
-from app.storage import agent_sessions, layout, old_conversations
+from app.storage import agent_sessions, layout, old_conversations, os_disk
 from tests.integration import served
 from tests.integration.project import Project
 from tests.unit.dialects.agent_recipes.workshop import AGAIN, OTHER_SAID, recipe, says
@@ -75,6 +77,35 @@ async def test_a_conversation_of_a_run_is_its_own(service: served.Served) -> Non
     _locked(paused, holder)
     assert seen == {holder}
     assert (done["status"], done["machine"]["sessionId"]) == ("done", talk)
+
+
+async def test_a_write_that_is_refused_once_stops_no_conversation(
+    service: served.Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run whose conversation cannot be noted down waits for room as for its journal, and goes on by itself."""
+    asked: list[str] = []
+    unhindered = os_disk.OsDisk.write
+
+    def write(files: os_disk.OsDisk, path: str, content: bytes, *, sync: bool) -> None:
+        if path.endswith("holder.json"):
+            asked.append(path)
+            # The first is whose request is accepted, the next the run itself.
+            if len(asked) == 2:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+        unhindered(files, path, content, sync=sync)
+
+    monkeypatch.setattr(os_disk.OsDisk, "write", write)
+    run_id = await service.start("small", **SAID)
+    shown = await service.until(run_id, step="fix")
+    await service.http.post(f"/api/runs/{run_id}/cancel")
+    await service.until(run_id, "cancelled")
+    events = (service.project.data / "runs" / run_id / "events.jsonl").read_text(encoding="utf-8")
+    happened = [json.loads(line)["type"] for line in events.splitlines()]
+
+    assert (shown["status"], shown["error"]) == ("running", None)
+    assert {step["attempt"] for step in shown["steps"]} == {1}
+    assert [event for event in happened if event.startswith("storage.")] == ["storage.failed", "storage.healed"]
+    assert "run.paused" not in happened
 
 
 async def test_a_run_that_waits_for_its_turn_has_its_conversation(service: served.Served) -> None:

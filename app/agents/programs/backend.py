@@ -117,7 +117,7 @@ class ProgramBackend:
             before, program_session_id=None if named == ours else named, created=created or before.created
         )
         if known != kept:
-            await self._around.sessions.keep(known)
+            await prompt.insist(lambda: self._around.sessions.keep(known))
 
     # -- the process
 

@@ -178,7 +178,7 @@ class AcpBackend:
             created=created,
         )
         if kept != await self._around.sessions.find(ours):
-            await self._around.sessions.keep(kept)
+            await prompt.insist(lambda: self._around.sessions.keep(kept))
 
 
 def lacks(config: BackendConfig, environ: Mapping[str, str]) -> errors.AgentFailed | None:

@@ -54,15 +54,16 @@ async def remember(sessions: agent_sessions.AgentSessions, backend: str, prompt:
         return
     place = {"run_id": prompt.run_id, "key": prompt.key, "attempt": prompt.attempt}
     said = [{"role": "user", "text": prompt.text, **place}, {"role": "assistant", "text": reply, **place}]
-    await sessions.add_turns(prompt.agent_session_id, said)
-    if await sessions.find(prompt.agent_session_id) is None:
+    agent_session_id = prompt.agent_session_id
+    await prompt.insist(lambda: sessions.add_turns(agent_session_id, said))
+    if await sessions.find(agent_session_id) is None:
         session = agent_sessions.AgentSession(
-            agent_session_id=prompt.agent_session_id,
+            agent_session_id=agent_session_id,
             backend=backend,
             working_dir=str(prompt.working_dir),
             created=True,
         )
-        await sessions.keep(session)
+        await prompt.insist(lambda: sessions.keep(session))
 
 
 def _in_force(turns: Sequence[Mapping[str, plain.Json]]) -> list[Mapping[str, plain.Json]]:
