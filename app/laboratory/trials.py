@@ -138,8 +138,8 @@ def _tells(portrait: portraits.Portrait, undisturbed: Seen) -> bool:
 
 def _lost(cut: Seen, after: Seen) -> tuple[str, ...]:
     steps = (f"{key}/{attempt}" for _, key, attempt in sorted(cut.recorded - after.recorded))
-    runs = ("an accepted run",) if after.told.new > 1 else ()
-    return (*steps, *runs)
+    asked = ("an accepted request",) if after.told.new > 1 else ()
+    return (*steps, *asked)
 
 
 def _twice(undisturbed: Seen, cut: Seen, after: Seen) -> tuple[str, ...]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Iterator, Sequence, Set
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -21,6 +22,8 @@ from app.storage.folder_turns import FolderTurns
 from app.storage.means import Means
 
 _CHUNK = 200
+
+_log = logging.getLogger(__name__)
 
 
 class Issues:
@@ -93,9 +96,18 @@ class Issues:
         wanted, read = iter(sorted(names - {_name(issue_id) for issue_id in sound})), set[str]()
         while chunk := list(islice(wanted, _CHUNK)):
             read |= await workers.uncut(self._read_again(chunk))
-        await index.remove_issues(rows.keys() - sound - read)
+        await self._forget(rows.keys() - sound - read, len(rows))
         self._compared = True
         return len(sound | read)
+
+    async def _forget(self, gone: Set[str], listed: int) -> None:
+        if not gone:
+            return
+        for row in await self._means.index.list_issues(issues.IssueQuery(limit=listed)):
+            if row.issue_id in gone:
+                told = "the issue %s was %s, and its file is gone or cannot be read"
+                _log.error(told, row.issue_id, row.status, extra={"run_id": row.run_id})
+        await self._means.index.remove_issues(gone)
 
     async def _read_again(self, names: Sequence[str]) -> set[str]:
         async with self._folder.taken():

@@ -242,3 +242,19 @@ async def test_sessions_are_known_by_what_they_have(house: House) -> None:
     assert await store.issues.knows_session(houses.SESSION)
     assert await store.issues.knows_session("planned")
     assert not await store.issues.knows_session("agents")
+
+
+async def test_an_issue_whose_file_is_gone_is_told(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    """A disk that broke its word about an issue is told of, once, with the run that the issue came from."""
+    store = await house.open()
+    await store.issues.open(made())
+    house.files().remove("issues/iss_1.json")
+    house.files().sync_folder("issues")
+    store = await house.crash()
+    for _ in range(2):
+        await store.list_unfinished()
+
+    (told,) = [record for record in caplog.records if "iss_1" in record.getMessage()]
+
+    assert await rows(house) == []
+    assert (told.levelname, vars(told)["run_id"]) == ("ERROR", "r1")
