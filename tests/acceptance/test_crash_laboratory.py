@@ -308,7 +308,7 @@ def test_the_command_prints_a_table(tmp_path: Path) -> None:
     project = programs.make_project(tmp_path / "project")
     page = tmp_path / "page.md"
     done = programs.control_room(
-        "crashtest", "small", "--arg", "words=gate", "--sample", "1", "--untraced", "--output", page, project=project
+        "crashtest", "small", "--arg", "words=gate", "--sample", "3", "--untraced", "--output", page, project=project
     )
 
     assert "every promise holds" in done.stdout
