@@ -85,6 +85,8 @@ def _in_memory() -> Iterator[None]:
         yield
         return
     with tempfile.TemporaryDirectory(prefix="tests-", dir=MEMORY) as folder:
+        # Some tests let somebody without rights write below it.
+        Path(folder).chmod(0o711)
         os.environ["TMPDIR"] = folder
         yield
 
