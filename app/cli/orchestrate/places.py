@@ -4,6 +4,8 @@ Places: the workspace that a workflow works in, and the folder that its runs are
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
@@ -137,14 +139,30 @@ def of(state_dir: Path | None) -> Place:
     return Place(workspace=workspace, data=data, shown=shown, environ=options.laid_over(**laid))
 
 
+def resolved(path: Path) -> Path:
+    """
+    Return a path without links, whether something is there or not.
+
+    Raises:
+        OSError: links lead in a circle, which Python tells in another way in each version.
+    """
+    try:
+        found = path.resolve()
+    except RuntimeError as error:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from error
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        found.stat()
+    return found
+
+
 def _data(workspace: Path, state_dir: Path | None) -> tuple[Path, Path | None]:
     if state_dir is None:
         return workspace / DATA, None
     try:
-        folder = (workspace / state_dir).resolve()
+        folder = resolved(workspace / state_dir)
         if folder.exists() and not folder.is_dir():
             raise NotADirectoryError
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError) as error:
         message = f"--state-dir {str(state_dir)!r:.200} is no folder"
         raise errors.RequestInvalid(message, code="state_dir_refused") from error
     if folder.name == RUNS and folder.parent.name == DATA:

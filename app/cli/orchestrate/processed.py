@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app import errors
+from app.cli.orchestrate import places
 
 if TYPE_CHECKING:
     from app.cli.orchestrate.places import Place
@@ -97,10 +98,10 @@ def of(workflow: Workflow, place: Place) -> Processed:
     """
     named = workflow.processed_dir
     try:
-        folder = (place.workspace / named).resolve()
+        folder = places.resolved(place.workspace / named)
         if folder.exists() and not folder.is_dir():
             raise _refused(named, "is no folder")
-    except (OSError, RuntimeError) as error:
+    except OSError as error:
         raise _refused(named, f"cannot be resolved: {error}") from error
     if folder == place.workspace:
         raise _refused(named, "is the workspace itself")
@@ -122,8 +123,8 @@ def target(asked: str, place: Place) -> Path:
         errors.RequestInvalid: `archive_refused`, the path cannot be resolved.
     """
     try:
-        return (place.workspace / asked).resolve()
-    except (OSError, ValueError, RuntimeError) as error:
+        return places.resolved(place.workspace / asked)
+    except (OSError, ValueError) as error:
         raise errors.RequestInvalid(f"--archive-processed {asked!r:.200}: {error}", code="archive_refused") from error
 
 

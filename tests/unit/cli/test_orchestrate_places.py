@@ -78,7 +78,7 @@ def test_a_command_names_what_the_environment_does_not(workspace: Path, monkeypa
     assert places.of(Path("other")).command("resume", "r1") == "orchestrate resume r1 --state-dir other"
 
 
-@pytest.mark.parametrize("named", ["file", "a\0b", "loop"])
+@pytest.mark.parametrize("named", ["file", "a\0b", "loop", "loop/below"])
 def test_what_can_be_no_folder_is_refused(workspace: Path, named: str):
     """
     A state directory that is a file, or that cannot be, is refused by name.
