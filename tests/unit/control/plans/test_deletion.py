@@ -5,7 +5,6 @@ Plans that are deleted: only where nothing is under way, once and for good, and 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -27,16 +26,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> desks.Place:
     made = desks.Place(tmp_path_factory.mktemp("place"))
     made.project.say("chief*", text=CHIEF_SAYS)
     return made
-
-
-@pytest.fixture
-async def desk(place: desks.Place) -> AsyncIterator[desks.Desk]:
-    """
-    Return an open desk.
-    """
-    opened = await desks.Desk(place).open()
-    yield opened
-    await opened.close()
 
 
 async def gone(desk: desks.Desk, session_id: str) -> bool:

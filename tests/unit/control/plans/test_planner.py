@@ -5,7 +5,6 @@ The planner over a store in memory: what it begins and when, and what people do 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -27,16 +26,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> desks.Place:
     Return a project for all desks.
     """
     return desks.Place(tmp_path_factory.mktemp("place"))
-
-
-@pytest.fixture
-async def desk(place: desks.Place) -> AsyncIterator[desks.Desk]:
-    """
-    Return an open desk.
-    """
-    opened = await desks.Desk(place).open()
-    yield opened
-    await opened.close()
 
 
 async def test_a_plan_is_done_when_its_tasks_are(desk: desks.Desk) -> None:

@@ -4,7 +4,6 @@ Scoping: which recipe does a task with which arguments, what is asked before tha
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -31,16 +30,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> desks.Place:
     }
     made.add_recipe({"recipe_id": "print", "label": "Print", "task_patterns": ["print "], "args_schema": schema})
     return made
-
-
-@pytest.fixture
-async def desk(place: desks.Place) -> AsyncIterator[desks.Desk]:
-    """
-    Return an open desk.
-    """
-    opened = await desks.Desk(place).open()
-    yield opened
-    await opened.close()
 
 
 async def only(desk: desks.Desk, new: requests.NewTask) -> tuple[str, plans.Task]:
