@@ -180,9 +180,9 @@ class Disk(Protocol):
 
 def replace(
     disk: Disk, path: str, content: bytes, *, sync: bool, reach: Callable[[str], None] | None = None, at: str = ""
-) -> None:
+) -> Signature:
     """
-    Replace a file in one move: a temporary file beside it, then a rename.
+    Replace a file in one move: a temporary file beside it, then a rename; return the signature of what was written.
 
     Args:
         sync: Whether the content and the name are durable afterwards.
@@ -193,11 +193,14 @@ def replace(
     fresh = f"{folder}/.{name}.new"
     reach(f"{at}.before_write")
     disk.write(fresh, content, sync=sync)
+    # Under its own name somebody else may change the file at once.
+    signature = disk.signature(fresh)
     reach(f"{at}.before_rename")
     disk.rename(fresh, path)
     reach(f"{at}.after_rename")
     if sync:
         disk.sync_folder(folder)
+    return signature
 
 
 def append_whole(disk: Disk, path: str, content: bytes, *, sync: bool) -> int:

@@ -142,8 +142,7 @@ class Plans:
             # Where a file is, the name of its folder is durable.
             files.add_folder(path.rpartition("/")[0])
             files.sync_folder(layout.PLANS)
-        disk.replace(files, path, content, sync=True, reach=reach, at="storage.plan")
-        return files.signature(path)
+        return disk.replace(files, path, content, sync=True, reach=reach, at="storage.plan")
 
     def _remember(self, known: _Known) -> None:
         self._known[known.plan.session_id] = known

@@ -274,6 +274,17 @@ class TestByHand:
     Files that a person has written.
     """
 
+    async def test_one_written_while_a_change_ends_is_what_is_shown(self, house: House) -> None:
+        """What is written over a change that is visible and not answered yet is not taken for that change."""
+        store = await house.open()
+        house.passed.at["storage.plan.after_rename"] = lambda: by_hand(house, json.dumps(BY_HAND).encode())
+        await store.plans.put(made())
+        found = await store.plans.get("sp_1")
+
+        assert found is not None
+        assert (found.status, len(found.tasks)) == (PlanState.RUNNING, 2)
+        assert await listed(house) == [("sp_1", "running", 1)]
+
     async def test_the_letter_of_the_document_is_enough(self, house: House) -> None:
         """A plan without any field of ours is read and listed, and what we do not know of it stays."""
         store = await house.open()
