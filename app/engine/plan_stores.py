@@ -44,6 +44,11 @@ class PlanStore(Protocol):
         Tell whether a session had a plan that was removed.
         """
 
+    async def was_lost(self, session_id: str) -> bool:
+        """
+        Tell whether a session had a plan whose file is gone, though nobody removed it here: a person has, or a disk.
+        """
+
     async def list(self, query: plans.PlanQuery) -> list[plans.PlanSummary]:
         """
         Return plans, newest first; files that cannot be read are left out.

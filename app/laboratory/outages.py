@@ -131,9 +131,12 @@ class _Powered:
         return await self._inner.perform(call)
 
 
+_NAMES = (*lives.RUN_IDS, f"{layout.PLANS}/sp_")
+
+
 class _Heard(logging.Handler):
     """
-    Hears whether an error that names the run is logged.
+    Hears whether an error that names a run, or the plan, is logged.
     """
 
     def __init__(self) -> None:
@@ -142,7 +145,7 @@ class _Heard(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         named = (record.getMessage(), str(getattr(record, "run_id", "")))
-        self.told = self.told or any(name in text for text in named for name in lives.RUN_IDS)
+        self.told = self.told or any(name in text for text in named for name in _NAMES)
 
     def __enter__(self) -> _Heard:
         logging.getLogger("app").addHandler(self)

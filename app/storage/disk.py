@@ -189,8 +189,8 @@ def replace(
         at: Beginning of the names of the points passed, e.g. `storage.snapshot`.
     """
     reach = reach or probes.NoProbes().reach
-    folder, _, name = path.rpartition("/")
-    fresh = f"{folder}/.{name}.new"
+    folder, slash, name = path.rpartition("/")
+    fresh = f"{folder}{slash}.{name}.new"
     reach(f"{at}.before_write")
     disk.write(fresh, content, sync=sync)
     # Under its own name somebody else may change the file at once.

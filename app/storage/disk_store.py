@@ -77,6 +77,7 @@ class DiskStore(abc.ABC):
         await means.workers.run(lambda: means.disk.sync_folder(layout.RUNS))
         if serve:
             await means.workers.run(lambda: creation.sweep(means.disk))
+            await self._parts.plans.tell_losses()
             self._sweep_soon()
 
     async def close(self) -> None:

@@ -18,6 +18,7 @@ SESSIONS = "audit/sessions"
 AGENT_SESSIONS = "sessions/agents"
 ISSUES = "issues"
 PLANS = "sessions"
+PLANS_MADE = "sessions/.made"
 PLANS_REMOVED = "sessions/.removed"
 COMMITS = "commits"
 
@@ -150,11 +151,14 @@ def plan_file(session_id: str) -> str:
     return f"{PLANS}/{file_name(session_id)}/{PLAN}"
 
 
-def plan_marker(session_id: str) -> str:
+def plan_marker(kind: str, session_id: str) -> str:
     """
-    Return the empty file that tells that a session had a plan, which was removed.
+    Return the empty file that tells that a plan of a session was made, or that it was removed.
+
+    Args:
+        kind: Folder of such files.
     """
-    return f"{PLANS_REMOVED}/{file_name(session_id)}"
+    return f"{kind}/{file_name(session_id)}"
 
 
 def can_have_plan(session_id: str) -> bool:

@@ -83,8 +83,23 @@ class Plans:
         """
         Tell whether a session had a plan that was removed.
         """
-        marker = layout.plan_marker(session_id)
+        marker = layout.plan_marker(layout.PLANS_REMOVED, session_id)
         return await self._means.workers.run(lambda: self._means.disk.has_file(marker))
+
+    async def was_lost(self, session_id: str) -> bool:
+        """
+        Tell whether a session had a plan whose file is gone, though nobody removed it here.
+        """
+        name = layout.file_name(session_id)
+        return await self._means.workers.run(lambda: _is_lost(self._means.disk, name))
+
+    async def tell_losses(self) -> None:
+        """
+        Log each plan whose file is gone, though nobody removed it here.
+        """
+        lost = await self._means.workers.run(lambda: _lost(self._means.disk))
+        for name in lost:
+            _log.error("%s/%s/%s is gone, and nobody deleted the plan here", layout.PLANS, name, layout.PLAN)
 
     async def list(self, query: plans.PlanQuery) -> list[plans.PlanSummary]:
         """
@@ -124,16 +139,16 @@ class Plans:
         folder = path.rpartition("/")[0]
         # Runs of the plan stay, and would be found by their keys if its id were given again.
         reach("storage.plan.before_marker")
-        if files.add_folder(layout.PLANS_REMOVED):
-            files.sync_folder(layout.PLANS)
-        files.write(layout.plan_marker(session_id), b"", sync=True)
-        files.sync_folder(layout.PLANS_REMOVED)
+        self._mark(layout.PLANS_REMOVED, session_id)
         reach("storage.plan.before_remove")
-        files.remove(path)
-        reach("storage.plan.after_remove")
-        files.sync_folder(folder)
-        if not files.names(folder):
-            files.remove_tree(folder)
+        if files.has_file(path):
+            files.remove(path)
+            reach("storage.plan.after_remove")
+            files.sync_folder(folder)
+            if not files.names(folder):
+                files.remove_tree(folder)
+        with contextlib.suppress(FileNotFoundError):
+            files.remove(layout.plan_marker(layout.PLANS_MADE, session_id))
 
     def _replaced(self, path: str, plan: plans.Plan) -> Signature:
         content = plain.encode(plan.to_json()) + b"\n"
@@ -142,7 +157,18 @@ class Plans:
             # Where a file is, the name of its folder is durable.
             files.add_folder(path.rpartition("/")[0])
             files.sync_folder(layout.PLANS)
-        return disk.replace(files, path, content, sync=True, reach=reach, at="storage.plan")
+        signature = disk.replace(files, path, content, sync=True, reach=reach, at="storage.plan")
+        if not files.has_file(layout.plan_marker(layout.PLANS_MADE, plan.session_id)):
+            # Behind the file, so that none is missed that was never there.
+            self._mark(layout.PLANS_MADE, plan.session_id)
+        return signature
+
+    def _mark(self, kind: str, session_id: str) -> None:
+        files = self._means.disk
+        if files.add_folder(kind):
+            files.sync_folder(layout.PLANS)
+        files.write(layout.plan_marker(kind, session_id), b"", sync=True)
+        files.sync_folder(kind)
 
     def _remember(self, known: _Known) -> None:
         self._known[known.plan.session_id] = known
@@ -206,6 +232,15 @@ def _read(files: Disk, session_id: str) -> plans.Plan | None:
         flaw = errors.Flaw(path="$.session_id", code="other_session", message=told)
         raise _damaged(path, f"{flaw.path}: {told}", [flaw])
     return plan
+
+
+def _lost(files: Disk) -> list[str]:
+    return [name for name in files.names(layout.PLANS_MADE) if _is_lost(files, name)]
+
+
+def _is_lost(files: Disk, name: str) -> bool:
+    made, removed = (files.has_file(f"{kind}/{name}") for kind in (layout.PLANS_MADE, layout.PLANS_REMOVED))
+    return made and not removed and not files.has_file(f"{layout.PLANS}/{name}/{layout.PLAN}")
 
 
 def _signatures(files: Disk) -> dict[str, Signature]:

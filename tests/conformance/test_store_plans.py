@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import logging
 from typing import Any
 
 import pytest
@@ -213,6 +214,66 @@ class TestRemoval:
 
         assert await store.plans.get("sp_1") == (made() if name == ".removed" else None)
         assert await listed(house) == ([("sp_1", "draft", 1)] if name == ".removed" else [])
+
+
+class TestLoss:
+    """
+    Plans that go without having been removed.
+    """
+
+    async def test_a_plan_whose_file_is_gone_is_missed_until_it_is_removed(
+        self, house: House, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Each start tells of a plan that a person or a disk took, whole folder or file, until it is removed."""
+        store = await house.open()
+        for number in (1, 2, 3, 4):
+            await store.plans.put(made(f"sp_{number}"))
+        await store.plans.remove("sp_4")
+        house.files().remove_tree("sessions/sp_1")
+        house.files().remove("sessions/sp_2/plan.json")
+        for folder in ("sessions", "sessions/sp_2"):
+            house.files().sync_folder(folder)
+        lost = [await store.plans.was_lost(f"sp_{number}") for number in (1, 2, 3, 4, 5)]
+        with caplog.at_level(logging.ERROR):
+            store = await house.crash()
+        told = [each.getMessage() for each in caplog.records]
+        for number in (1, 2):
+            await store.plans.remove(f"sp_{number}")
+        caplog.clear()
+        with caplog.at_level(logging.ERROR):
+            store = await house.crash()
+
+        assert lost == [True, True, False, False, False]
+        gone = "sessions/{}/plan.json is gone, and nobody deleted the plan here"
+        assert told == [gone.format("sp_1"), gone.format("sp_2")]
+        assert (caplog.records, await listed(house)) == ([], [("sp_3", "draft", 1)])
+        assert await store.plans.was_removed("sp_1")
+
+    async def test_a_plan_that_was_never_answered_is_not_missed(self, house: House) -> None:
+        """Of a creation that a death cut off before its file had a name nothing is missed."""
+        store = await house.open()
+        house.passed.at["storage.plan.before_rename"] = houses.die
+        with pytest.raises(houses.Died):
+            await store.plans.put(made())
+        house.passed.at.clear()
+        store = await house.crash()
+
+        assert not await store.plans.was_lost("sp_1")
+
+    async def test_a_plan_that_is_made_again_is_missed_no_more(self, house: House) -> None:
+        """Whoever puts a lost plan again finds it as any other; one written by hand is missed once it was changed."""
+        store = await house.open()
+        await store.plans.put(made())
+        house.files().remove_tree("sessions/sp_1")
+        await store.plans.put(made(revision=2))
+        by_hand(house, json.dumps(BY_HAND | {"session_id": "sp_2"}).encode(), "sp_2")
+        again, known = await store.plans.was_lost("sp_1"), await store.plans.get("sp_2")
+        assert known is not None
+        await store.plans.put(known)
+        house.files().remove_tree("sessions/sp_2")
+
+        assert not again
+        assert await store.plans.was_lost("sp_2")
 
 
 class TestFaults:

@@ -303,8 +303,12 @@ async def test_a_plan_deleted_by_hand_is_gone(service: Planned) -> None:
     gone = await service.http.get(f"/api/sessions/{plan['session_id']}")
     other = await service.started(task("paint the boat"))
     await service.ends(other)
+    deleted = await service.call(plan, "", method="DELETE")
+    again = await service.call(plan, "", method="DELETE")
 
-    refused(gone, 404, "plan_not_found")
+    assert "its file is gone, though nobody deleted it" in refused(gone, 404, "plan_not_found")["detail"]
+    assert deleted.status_code == 204
+    assert "gone" not in refused(again, 404, "plan_not_found")["detail"]
     assert not service.file(plan).exists()
     assert len((await service.http.get("/api/sessions")).json()) == 1
 

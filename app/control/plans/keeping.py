@@ -64,21 +64,22 @@ class Keeper:
         Raises:
             errors.Conflict: `plan_damaged`.
         """
-        if not re.fullmatch(requests.SESSION_ID_PATTERN, session_id):
-            return None
-        return await self._kept.get(session_id)
+        return await self._kept.get(session_id) if _can_be(session_id) else None
 
     async def get(self, session_id: str) -> plans.Plan:
         """
         Return a plan.
 
         Raises:
-            errors.NotFound: `plan_not_found`.
+            errors.NotFound: `plan_not_found`; it tells of a plan whose file is gone.
             errors.Conflict: `plan_damaged`.
         """
         found = await self.find(session_id)
         if found is None:
-            raise errors.NotFound(f"there is no plan {session_id!r:.80}", code="plan_not_found")
+            told = f"there is no plan {session_id!r:.80}"
+            if await self.was_lost(session_id):
+                told += " any more: it was made, and its file is gone, though nobody deleted it here"
+            raise errors.NotFound(told, code="plan_not_found")
         return found
 
     async def page(self, query: plans.PlanQuery) -> list[plans.PlanSummary]:
@@ -119,7 +120,7 @@ class Keeper:
             self.tell(renewed.session_id)
         return renewed
 
-    async def remove(self, plan: plans.Plan) -> None:
+    async def remove(self, session_id: str) -> None:
         """
         Remove a plan for good.
 
@@ -127,15 +128,21 @@ class Keeper:
             errors.StorageFault: that could not be made durable.
         """
         try:
-            await self._kept.remove(plan.session_id)
+            await self._kept.remove(session_id)
         finally:
-            self.tell(plan.session_id)
+            self.tell(session_id)
 
     async def was_removed(self, session_id: str) -> bool:
         """
         Tell whether there was a plan of an id that was removed.
         """
         return await self._kept.was_removed(session_id)
+
+    async def was_lost(self, session_id: str) -> bool:
+        """
+        Tell whether there was a plan of an id whose file is gone, though nobody removed it here.
+        """
+        return _can_be(session_id) and await self._kept.was_lost(session_id)
 
     async def _open(self, issue: issues.Issue) -> None:
         try:
@@ -150,6 +157,10 @@ class Keeper:
         news = self._news.pop(session_id, None)
         if news is not None:
             news.set()
+
+
+def _can_be(session_id: str) -> bool:
+    return re.fullmatch(requests.SESSION_ID_PATTERN, session_id) is not None
 
 
 def _new_troubles(known: plans.Plan, changed: plans.Plan, masker: plain.Masker) -> Iterator[issues.Issue]:

@@ -69,13 +69,16 @@ class Plans:
     async def delete(self, session_id: str, revision: int | None = None) -> None:
         """
         Delete a plan that rests; its runs stay, and so do their receipts and issues. Its key may be used again.
+
+        One whose file is gone is missed no more.
         """
         with faults.told():
             async with self._keeper.turn(session_id):
-                plan = await self._keeper.get(session_id)
-                rules.expect(plan, revision)
-                moves.expect_rest(await self._advance.settled(plan))
-                await self._keeper.remove(plan)
+                if not await self._keeper.was_lost(session_id):
+                    plan = await self._keeper.get(session_id)
+                    rules.expect(plan, revision)
+                    moves.expect_rest(await self._advance.settled(plan))
+                await self._keeper.remove(session_id)
 
     async def page(self, query: plans.PlanQuery) -> tuple[list[plans.PlanSummary], bool]:
         """
