@@ -5,6 +5,7 @@ Reconciliation: bring the index in line with the folders, reading no more of the
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from itertools import islice
 
 from app import errors
 from app.engine import states, stores
-from app.storage import census, layout, receipts
+from app.storage import census, layout, opening, receipts, workers
 from app.storage.index import IndexedRun
 from app.storage.issues import Issues
 from app.storage.means import Means
@@ -126,7 +127,17 @@ class Reconciliation:
         found = await self._means.index.list_unfinished()
         unfinished = [summary.run_id for summary in found if summary.owner != "service"]
         for row in await self._means.workers.run(lambda: self._ended(unfinished)):
-            await self._means.index.put_run(row)
+            await workers.uncut(self._finish(row.summary.run_id))
+
+    async def _finish(self, run_id: str) -> None:
+        # Whoever resumes a run, or owes its row, holds its folder: what is read there is true until it is written.
+        means = self._means
+        with contextlib.suppress(errors.NotFound, errors.Conflict):
+            lock = await means.workers.run(lambda: opening.take(means.disk, run_id))
+            try:
+                await means.index.apply(await means.workers.run(lambda: self._ended([run_id])), (), ())
+            finally:
+                lock.release()
 
     async def _names(self) -> list[str]:
         return await self._means.workers.run(lambda: layout.run_ids(self._means.disk.names(layout.RUNS)))

@@ -1,0 +1,132 @@
+"""
+Reconciliation beside other processes: what one of them does between its reading and its writing is not undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import clock, errors
+from app.engine import runs
+from app.engine.decisions import DecisionKind
+from app.storage.directory import DataDirectory
+from app.storage.index import IndexedRun
+from app.storage.sql.index import SqlIndex
+from app.storage.store import FolderStore
+from tests.conformance import houses
+from tests.conformance.houses import RUN
+
+
+class Meddled(SqlIndex):
+    """
+    Rows, with something that happens once before one is written in place of another, or after one has moved.
+    """
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.before_put: Callable[[], Awaitable[None]] | None = None
+        self.after_move: Callable[[], Awaitable[object]] | None = None
+
+    async def put_run(self, run: IndexedRun) -> None:
+        await self._meddle()
+        await super().put_run(run)
+
+    async def apply(self, rows: Iterable[IndexedRun], *others: Any) -> None:
+        await self._meddle()
+        await super().apply(rows, *others)
+
+    async def move(self, transition: runs.Transition) -> bool:
+        moved = await super().move(transition)
+        happening, self.after_move = self.after_move, None
+        if happening is not None:
+            await happening()
+        return moved
+
+    async def _meddle(self) -> None:
+        happening, self.before_put = self.before_put, None
+        if happening is not None:
+            await happening()
+
+
+class Process:
+    """
+    A process on a data directory.
+    """
+
+    def __init__(self, place: Path) -> None:
+        directory = DataDirectory(place, clock=clock.SystemClock(), ids=clock.RandomIds())
+        self.index = Meddled(directory.index_url())
+        self.store = FolderStore(directory, self.index, clock=clock.SystemClock())
+
+    async def resume(self) -> None:
+        """
+        Send the run on and let go of it.
+        """
+        log = await self.store.open(RUN)
+        await log.decide(DecisionKind.RESUMED, {"dead": []})
+        await log.close()
+
+
+@pytest.fixture
+async def owner(tmp_path: Path) -> AsyncIterator[Process]:
+    """
+    Give a process whose run has ended, and which died before its row said so.
+    """
+    made = Process(tmp_path)
+    await made.store.start(serve=False)
+    await made.store.create(houses.start(owner="process"))
+    log = await made.store.open(RUN)
+    await log.decide(DecisionKind.ENDED, {"status": "failed"})
+    log.abandon()
+    yield made
+    await made.store.close()
+
+
+@pytest.fixture
+async def other(tmp_path: Path, owner: Process) -> AsyncIterator[Process]:
+    """
+    Give another process there.
+    """
+    made = Process(tmp_path)
+    await made.store.start(serve=False)
+    yield made
+    await made.store.close()
+
+
+async def test_a_row_catches_up_with_an_ending(owner: Process, other: Process) -> None:
+    """The row of a run whose process died behind its ending is finished by whoever compares next."""
+    await other.store.list_unfinished()
+
+    assert (await owner.store.summary(RUN)).status == "failed"
+
+
+async def test_nobody_resumes_a_run_while_its_ending_is_written_to_its_row(owner: Process, other: Process) -> None:
+    """Between the reading of the folder and the writing of the row a resume is refused, and shown when made again."""
+    refused: list[str] = []
+
+    async def resume() -> None:
+        with pytest.raises(errors.Conflict) as refusal:
+            await owner.resume()
+        refused.append(refusal.value.code)
+
+    other.index.before_put = resume
+    await other.store.list_unfinished()
+    between = (await other.store.summary(RUN)).status
+    await owner.resume()
+
+    assert refused == ["run_busy"]
+    assert between == "failed"
+    assert (await other.store.summary(RUN)).status == "pending"
+
+
+async def test_a_run_that_is_being_resumed_is_not_shown_finished(owner: Process, other: Process) -> None:
+    """While a resume has moved the row and not yet written its line, the ending on disk is no longer believed."""
+    owner.index.after_move = other.store.list_unfinished
+    await owner.resume()
+
+    assert (await other.store.summary(RUN)).status == "pending"
+    assert (await owner.store.read(RUN)).decisions.ended is None
