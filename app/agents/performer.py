@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from pathlib import PurePath
+from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from app import errors, settings
@@ -21,6 +22,8 @@ MAX_PROMPT_BYTES = 16 * 1024 * 1024
 
 DEFAULT_TIMEOUT_SECONDS = 24 * 60 * 60.0
 """Wall-clock limit of one try where the operation sets none."""
+
+T = TypeVar("T")
 
 
 class AgentPerformer:
@@ -38,8 +41,8 @@ class AgentPerformer:
         Perform one try of an `operations.AgentCall`.
 
         Waiting for a backend that answers one prompt at a time counts towards the time-out, and so does waiting for
-        another prompt of the same run in the same conversation. One that somebody else speaks in is not waited for;
-        room to note who speaks is, and takes nothing of the time.
+        another prompt of the same run in the same conversation. One that somebody else speaks in is not waited for.
+        Room for what is kept of the conversation is waited for, and that takes nothing of the time.
 
         Raises:
             errors.AgentFailed: there is no reply; `session_locked` if somebody else has the conversation.
@@ -83,8 +86,9 @@ class AgentPerformer:
         try:
             async with AsyncExitStack() as held:
                 await prompt.insist(lambda: held.enter_async_context(self._claimed(prompt)))
-                async with asyncio.timeout(prompt.timeout_seconds), self._turn(prompt):
-                    return await self._backends.get(backend).prompt(prompt)
+                async with asyncio.timeout(prompt.timeout_seconds) as limit, self._turn(prompt):
+                    patient = dataclasses.replace(prompt, insist=_outside(limit, prompt.insist))
+                    return await self._backends.get(backend).prompt(patient)
         except TimeoutError as error:
             raise errors.AgentFailed(
                 f"The agent did not answer within {prompt.timeout_seconds:g} seconds.",
@@ -103,6 +107,24 @@ class AgentPerformer:
         if prompt.agent_session_id is None:
             return nullcontext()
         return self._turns.setdefault(prompt.agent_session_id, asyncio.Lock())
+
+
+def _outside(limit: asyncio.Timeout, insist: ports.Patience) -> ports.Patience:
+    async def insisted(write: Callable[[], Awaitable[T]]) -> T:
+        due, began = limit.when(), _now()
+        if due is None or limit.expired():
+            return await insist(write)
+        limit.reschedule(None)
+        try:
+            return await insist(write)
+        finally:
+            limit.reschedule(due + _now() - began)
+
+    return insisted
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 async def _text(call: ports.Call, parts: tuple[plain.Json, ...]) -> str:

@@ -5,6 +5,7 @@ The agent performer: what reaches a backend, what is kept, and what counts as a 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -44,6 +45,55 @@ class _Watched:
     async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
         self._notes.noted = prompt
         return await self._backend.prompt(prompt)
+
+
+class Keeping(Backends):
+    """
+    One backend, which keeps something of the conversation, and then may think for ever.
+    """
+
+    def __init__(self, *, answers: bool) -> None:
+        super().__init__({}, around.surroundings())
+        self.answers = answers
+        self.kept = asyncio.Event()
+
+    def get(self, name: str) -> Any:
+        """
+        Return itself.
+        """
+        return self
+
+    async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
+        """
+        Keep, and answer.
+        """
+
+        async def write() -> None:
+            """Write nothing."""
+
+        await prompt.insist(write)
+        self.kept.set()
+        if not self.answers:
+            await asyncio.get_running_loop().create_future()
+        return ports.AgentReply(text="Yes.")
+
+
+class Hours:
+    """
+    The time of the loop, which can be put forward.
+    """
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._time, self._passed = self._loop.time, 0.0
+        patch.setattr(self._loop, "time", lambda: self._time() + self._passed)
+
+    async def pass_by(self, hours: float) -> None:
+        """
+        Let time pass, and everybody hear of it who waits for it.
+        """
+        self._passed += hours * 3600
+        await asyncio.sleep(0.001)
 
 
 Backing = Callable[[Mapping[str, Any] | str], Noting]
@@ -163,6 +213,30 @@ async def test_an_agent_that_never_answers_times_out(backing: Backing) -> None:
 
     assert failed.value.code == "agent_timeout"
     assert failed.value.detail == {"timeout_seconds": 0.05}
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_waiting_for_room_takes_nothing_of_the_time(answers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reply that has come is not lost while what is said waits for room, however long; after that time goes on."""
+    backends, hours = Keeping(answers=answers), Hours(monkeypatch)
+
+    async def patient(write: Callable[[], Any]) -> Any:
+        await hours.pass_by(10)
+        return await write()
+
+    call = dataclasses.replace(Desk().call(speech(timeout_seconds=3600.0)), insist=patient)
+    asked = asyncio.ensure_future(performing(backends).perform(call))
+    await asyncio.wait([asked, asyncio.ensure_future(backends.kept.wait())], return_when=asyncio.FIRST_COMPLETED)
+    await hours.pass_by(0.9)
+    in_time = not asked.done()
+    await hours.pass_by(0.2)
+    await asyncio.wait([asked])
+
+    if answers:
+        assert asked.result().output == "Yes."
+    else:
+        assert in_time
+        assert getattr(asked.exception(), "code", None) == "agent_timeout"
 
 
 async def test_without_a_limit_a_day_is_enough(backing: Backing) -> None:
