@@ -51,6 +51,7 @@ class Pool:
         self._gates = gates.Gates(equipment.clock)
         self._children = ChildRuns(start_child, self.ended, store, dialects)
         equipment = self._equipped(equipment)
+        self._clock = equipment.clock
         self._house = House(store, dialects, equipment, limit, kept_loaded, self._run_left, self._died)
         self._orders = Orders(store, dialects, equipment, self._house)
         self._answers = Answers(self._gates, store, self._house)
@@ -253,7 +254,7 @@ class Pool:
 
     async def _recover(self, whole: bool) -> None:
         if whole:
-            unfinished = await recovery.recover(self._store, self._house)
+            unfinished = await recovery.recover(self._store, self._house, self._clock)
             self._found = len(unfinished)
             asking = [summary.run_id for summary in unfinished if summary.status == states.RunState.WAITING]
             self._helpers.begin(self._answers.let_ask(asking), "questions")

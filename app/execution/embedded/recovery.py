@@ -6,21 +6,23 @@ from __future__ import annotations
 
 import logging
 
-from app import errors
+from app import clock, errors
 from app.engine import states, stores
 from app.execution.embedded.house import House
+from app.execution.embedded.loading import RELOAD_SECONDS
 
 _log = logging.getLogger(__name__)
 
 
-async def recover(store: stores.RunStore, house: House) -> list[stores.RunSummary]:
+async def recover(store: stores.RunStore, house: House, time: clock.Clock) -> list[stores.RunSummary]:
     """
     Queue every unfinished run of the service, oldest first, and return those that an earlier process left.
 
     Paused runs stay where they are, unless their journal says otherwise than their row. Workspaces are granted only
-    when it is known which are held, since a run holds its own through pauses and restarts.
+    when it is known which are held, since a run holds its own through pauses and restarts. Where the disk or the index
+    fails, it is tried until it succeeds; what comes in meanwhile is executed.
     """
-    unfinished = [summary for summary in await store.list_unfinished() if summary.owner == "service"]
+    unfinished = [summary for summary in await _unfinished(store, time) if summary.owner == "service"]
     for summary in unfinished:
         house.lineage.note(summary)
     _queue(house, *(summary for summary in unfinished if summary.status != states.RunState.PAUSED))
@@ -30,6 +32,15 @@ async def recover(store: stores.RunStore, house: House) -> list[stores.RunSummar
     left = [summary for summary in unfinished if summary.run_id not in (house.expected or ())]
     house.know_found()
     return left
+
+
+async def _unfinished(store: stores.RunStore, time: clock.Clock) -> list[stores.RunSummary]:
+    while True:
+        try:
+            return await store.list_unfinished()
+        except errors.StorageFault as fault:
+            _log.error("unfinished runs not listed, they wait: %s", fault.message, extra={"code": fault.code})
+        await time.sleep(RELOAD_SECONDS)
 
 
 def _queue(house: House, *summaries: stores.RunSummary) -> None:

@@ -52,9 +52,19 @@ class LostIndex(memory_index.MemoryIndex):
         """
         Apply a move.
         """
+        self._refuse()
+        return await super().move(transition)
+
+    async def list_unfinished(self) -> list[stores.RunSummary]:
+        """
+        Return unfinished runs.
+        """
+        self._refuse()
+        return await super().list_unfinished()
+
+    def _refuse(self) -> None:
         if self.lost:
             raise errors.StorageFault("the index cannot be reached")
-        return await super().move(transition)
 
 
 class OddFolder(memory.MemoryStore):

@@ -97,6 +97,30 @@ async def test_a_lost_index_ends_nobody() -> None:
     await bench.close()
 
 
+async def test_a_disk_that_is_full_at_the_start_leaves_nobody_behind(caplog: pytest.LogCaptureFixture) -> None:
+    """A pool that cannot learn now what is unfinished executes what comes in, and goes on with the rest later."""
+    bench = Bench(limit=2)
+    index = failing.LostIndex()
+    bench.take_store(memory.MemoryStore(clock=bench.clock, probes=bench.probes, index=index))
+    await bench.store.start()
+    left = await bench.create(*toys.tools("one"))
+    index.lost = True
+    bench.pool.start()
+    await bench.until(lambda: "unfinished runs not listed" in caplog.text)
+    index.lost = False
+    fresh = await bench.submit(*toys.tools("two"))
+    first = await bench.ended(fresh)
+    waiting = await bench.status(left)
+    bench.advance(loading.RELOAD_SECONDS)
+    found = await pools.soon(bench.pool.recovered())
+
+    assert (first, waiting) == ([RunState.DONE], "pending")
+    assert (found, await bench.ended(left)) == (1, [RunState.DONE])
+    assert not bench.pool.status().stopping
+
+    await bench.close()
+
+
 async def test_a_damaged_journal_fails_its_own_run() -> None:
     """A run whose journal is damaged before its end is shown as failed, holds nothing, and blocks nobody."""
     bench = await Bench(limit=2).open()
