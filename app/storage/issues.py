@@ -37,6 +37,7 @@ class Issues:
     def __init__(self, means: Means) -> None:
         self._means = means
         self._compared = False
+        self._comparing = asyncio.Lock()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._folder = FolderTurns(means.disk, layout.ISSUES, means.workers)
 
@@ -67,7 +68,10 @@ class Issues:
         Return issues, newest first.
         """
         if not self._compared:
-            await self.compare()
+            async with self._comparing:
+                # A start may have done it meanwhile.
+                if not self._compared:
+                    await self._compare(everything=False)
         return await self._means.index.list_issues(query)
 
     async def knows_session(self, session_id: str) -> bool:
@@ -87,6 +91,10 @@ class Issues:
         """
         Bring rows in line with files and return how many issues there are; files whose row is sound are not read.
         """
+        async with self._comparing:
+            return await self._compare(everything=everything)
+
+    async def _compare(self, *, everything: bool) -> int:
         index, files = self._means.index, self._means.disk
         rows = await index.issue_rows()
         names = set(await self._means.workers.run(lambda: files.names(layout.ISSUES)))
