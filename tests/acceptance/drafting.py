@@ -5,6 +5,7 @@ The example project with agents that speak from a script, and what a run of `cre
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -93,16 +94,25 @@ def wait(http: httpx.Client, run_id: str, *statuses: str) -> dict[str, Any] | No
     """
     Wait until a run has one of the states, by default an end; None if the service died before.
     """
+    return wait_until(http, run_id, lambda run: run["status"] in (statuses or ("done", "failed", "cancelled")))
+
+
+def wait_until(http: httpx.Client, run_id: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any] | None:
+    """
+    Wait until something holds of a run; None if the service died before.
+    """
     etag = ""
     try:
         while True:
-            answer = http.get(f"/api/runs/{run_id}", params={"wait": 20}, headers={"If-None-Match": etag})
+            # What stands already is not waited for: the next change may be past it.
+            wait = {"wait": 20 if etag else 0}
+            answer = http.get(f"/api/runs/{run_id}", params=wait, headers={"If-None-Match": etag})
             etag = answer.headers.get("ETag", "")
             if answer.status_code == 304:
                 continue
             assert answer.status_code == 200, answer.text
-            if answer.json()["status"] in (statuses or ("done", "failed", "cancelled")):
-                detail: dict[str, Any] = answer.json()
+            detail: dict[str, Any] = answer.json()
+            if holds(detail):
                 return detail
     except httpx.TransportError:
         return None

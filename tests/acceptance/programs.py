@@ -224,7 +224,9 @@ class Service:
         etag = ""
         with self.http() as http:
             for _ in range(1000):
-                answer = http.get(f"/api/runs/{run_id}", params={"wait": "10"}, headers={"If-None-Match": etag})
+                # What stands already is not waited for: the next change may be past it.
+                wait = {"wait": 10 if etag else 0}
+                answer = http.get(f"/api/runs/{run_id}", params=wait, headers={"If-None-Match": etag})
                 if answer.status_code == 304:
                     continue
                 assert answer.status_code == 200, answer.text

@@ -81,13 +81,14 @@ def test_an_interrupted_conference_can_be_resumed(tmp_path: Path) -> None:
     project = conferring.made(tmp_path / "project")
     project.say("opinion.editor-1", hang=True)
     words = ("confer", "Why?", "--project", str(project.root))
-    process = processes.start("app", *words, environ=programs.environment(None), folder=project.root)
+    environ = programs.environment(None, CONTROL_ROOM_STOP_GRACE_SECONDS="0.2")
+    process = processes.start("app", *words, environ=environ, folder=project.root)
     assert process.stdout is not None
     said = ""
     while "done        opinion.critic-1.evidence" not in said or "done        opinion.writer-1.evidence" not in said:
-        said += process.stdout.readline()
-    for _ in range(2):
-        process.send_signal(signal.SIGINT)
+        said += (line := process.stdout.readline())
+        assert line, said
+    process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=60)
     run_id = said.split()[1]
     project.say("opinion.editor-1", text=conferring.QUOTED)

@@ -144,8 +144,7 @@ def test_killed_while_an_agent_is_speaking(tmp_path: Path, undisturbed: Left, ke
     others = {"opinion.critic-1.evidence", "opinion.writer-1.evidence"} if key.startswith("opinion") else {"tool"}
     while not others <= {recorded for _, recorded, _ in drafting.recorded(project.root)}:
         http.get(f"/api/runs/{run_id}", params={"wait": 1})
-    while (key, "running") not in _steps(http.get(f"/api/runs/{run_id}", params={"wait": 5}).json()):
-        pass
+    assert drafting.wait_until(http, run_id, lambda run: (key, "running") in _steps(run))
     service.kill()
     project.say(key, text=conferring.DONE if key == "chief#2" else conferring.QUOTED)
 

@@ -168,7 +168,9 @@ class Planned(served.Served):
         try:
             async with asyncio.timeout(seconds):
                 while True:
-                    answer = await self.http.get(address, params={"wait": 5}, headers={"If-None-Match": etag})
+                    # What stands already is not waited for: the next change may be past it.
+                    wait = {"wait": 5 if etag else 0}
+                    answer = await self.http.get(address, params=wait, headers={"If-None-Match": etag})
                     if answer.status_code == 200:
                         etag, shown = answer.headers["etag"], answer.json()
                         if holds(shown):
@@ -212,6 +214,14 @@ class Planned(served.Served):
         Return the file of a plan.
         """
         return self.project.data / "sessions" / plan["session_id"] / "plan.json"
+
+    def by_hand(self, plan: Plan, content: str | bytes) -> None:
+        """
+        Write the file of a plan as editors do, in one move, so that nobody reads the half of it.
+        """
+        fresh = self.file(plan).with_name("plan.json~")
+        fresh.write_bytes(content if isinstance(content, bytes) else content.encode(errors="surrogatepass"))
+        fresh.replace(self.file(plan))
 
     def kept(self, plan: Plan) -> Plan:
         """

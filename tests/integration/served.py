@@ -67,7 +67,9 @@ class Served:
         async with asyncio.timeout(PATIENCE_SECONDS):
             etag = ""
             while True:
-                answer = await self.http.get(f"/api/runs/{run_id}?wait=5", headers={"If-None-Match": etag})
+                # What stands already is not waited for: the next change may be past it.
+                wait = 5 if etag else 0
+                answer = await self.http.get(f"/api/runs/{run_id}?wait={wait}", headers={"If-None-Match": etag})
                 if answer.status_code == 200:
                     etag, shown = answer.headers["etag"], answer.json()
                     if shown["status"] in statuses or step in _open_steps(shown):

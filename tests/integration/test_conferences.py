@@ -345,7 +345,7 @@ async def test_a_conference_can_be_cancelled(service: served.Served, key: str, l
 
 async def test_it_can_be_paused_between_the_phases(service: served.Served) -> None:
     """A pause stops it at a boundary of steps, and it goes on from there."""
-    service.project.say("chief", text=LOOK, delay_seconds=0.3)
+    service.project.say("chief", text=LOOK, delay_seconds=1)
     run_id = (await post(service)).json()["run_id"]
     await service.until(run_id, "done", step="chief")
     await service.http.post(f"/api/runs/{run_id}/pause", json={})

@@ -176,7 +176,7 @@ async def test_a_damaged_file_is_told_and_stays(service: Planned, content: str) 
     """A file that is no plan is a 409 `plan_damaged` for whoever asks for it, and is not in the way of others."""
     plan, other = await service.plan(*sweeping(2)), await service.plan(*sweeping(1))
     whole = service.file(plan).read_bytes()
-    service.file(plan).write_text(content, encoding="utf-8", errors="surrogatepass")
+    service.by_hand(plan, content)
     kept = service.file(plan).read_bytes()
     answers = [
         await service.http.get(f"/api/sessions/{plan['session_id']}"),
@@ -186,7 +186,7 @@ async def test_a_damaged_file_is_told_and_stays(service: Planned, content: str) 
     ]
     listed = (await service.http.get("/api/sessions")).json()
     left = service.file(plan).read_bytes()
-    service.file(plan).write_bytes(whole)
+    service.by_hand(plan, whole)
     healed = await service.shown(plan)
 
     assert [(answer.status_code, answer.json()["code"]) for answer in answers] == [(409, "plan_damaged")] * 4
@@ -221,7 +221,7 @@ async def test_a_damaged_file_is_told_and_stays(service: Planned, content: str) 
 async def test_a_plan_edited_into_nonsense(service: Planned, field: str, value: Any) -> None:
     """A field that cannot be meant is told as `plan_damaged`, or read as something sound; the service does not fall."""
     plan = await service.plan(*sweeping(2))
-    service.file(plan).write_text(json.dumps(plan | {field: value}), encoding="utf-8")
+    service.by_hand(plan, json.dumps(plan | {field: value}))
     answers = [
         await service.http.get(f"/api/sessions/{plan['session_id']}"),
         await service.call(plan, "approve"),
@@ -239,8 +239,8 @@ async def test_a_plan_edited_into_nonsense(service: Planned, field: str, value: 
 async def test_an_edit_by_hand_at_rest_counts(service: Planned) -> None:
     """What a person writes into the file of a plan that rests is shown, and the next change builds on it."""
     plan = await service.plan(*sweeping(2))
-    by_hand = plan | {"tasks": [plan["tasks"][0] | {"description": "paint the hall", "recipe_id": "paint"}]}
-    service.file(plan).write_text(json.dumps(by_hand, indent=2), encoding="utf-8")
+    changed = plan | {"tasks": [plan["tasks"][0] | {"description": "paint the hall", "recipe_id": "paint"}]}
+    service.by_hand(plan, json.dumps(changed, indent=2))
     shown = await service.shown(plan)
     await service.do(plan, "approve")
     await service.do(plan, "start")
@@ -258,8 +258,7 @@ async def test_an_edit_by_hand_at_work_counts(service: Planned) -> None:
     await service.toolbox.begun(1)
     running = await service.comes_to(plan, "running", "blocked")
     later = the(running, 2) | {"description": "paint the yard", "recipe_id": "paint"}
-    by_hand = running | {"tasks": [the(running, 1), later]}
-    service.file(plan).write_text(json.dumps(by_hand), encoding="utf-8")
+    service.by_hand(plan, json.dumps(running | {"tasks": [the(running, 1), later]}))
     service.toolbox.release(1)
     ended = await service.ends(plan)
 
@@ -269,12 +268,12 @@ async def test_an_edit_by_hand_at_work_counts(service: Planned) -> None:
 
 async def test_a_file_that_is_damaged_while_its_plan_runs(service: Planned) -> None:
     """The plan stands still and is told as damaged; put right, it goes on at a start, and no run is made twice."""
-    service.toolbox.hold(1)
+    service.toolbox.hold(1, 2)
     plan = await service.started(task("sweep the hall"), task("paint the hall", 1))
     await service.toolbox.begun(1)
     await service.comes_to(plan, "running", "blocked")
     whole = service.file(plan).read_bytes()
-    service.file(plan).write_bytes(whole[: len(whole) // 2])
+    service.by_hand(plan, whole[: len(whole) // 2])
     service.toolbox.release(1)
     (run,) = await service.runs_of(plan)
     await service.until(run["run_id"], "done")
@@ -282,8 +281,9 @@ async def test_a_file_that_is_damaged_while_its_plan_runs(service: Planned) -> N
     torn = service.file(plan).read_bytes()
     other = await service.started(task("paint the boat"))
     await service.ends(other)
-    service.file(plan).write_bytes(whole)
+    service.by_hand(plan, whole)
     await service.do(plan, "start")
+    service.toolbox.release(2)
     ended = await service.ends(plan)
 
     assert torn == whole[: len(whole) // 2]
@@ -347,6 +347,13 @@ def small_disk(tmp_path: Path) -> Any:
         subprocess.run(["umount", str(root)], check=True)
 
 
+def rests(plan: planning.Plan) -> bool:
+    """
+    Tell whether a plan is over, or was paused and has nothing under way.
+    """
+    return plan["status"] in ("done", "failed", "paused") and "running" not in states(plan).values()
+
+
 def fill(root: Path) -> Path:
     """
     Use up every byte that is left, and return the file to remove for room.
@@ -375,7 +382,7 @@ async def test_a_full_disk_refuses_changes_and_loses_none(small_disk: Path) -> N
         kept, shown = service.kept(plan), await service.shown(plan)
         service.toolbox.release(1)
         ballast.unlink()
-        ended = await service.ends(plan)
+        ended = await service.plan_until(plan, rests)
 
     assert [(answer.status_code, answer.json()["code"]) for answer in refusals[:1]] == [(507, "no_room")]
     assert {answer.status_code for answer in refusals} <= {507, 400, 200}

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -58,11 +58,25 @@ async def started(room: bootstrap.Room) -> str:
 
 async def ends(room: bootstrap.Room, session_id: str) -> plans.Plan:
     """
-    Wait, by polls, until a plan has ended.
+    Wait until a plan has ended.
+    """
+    return await until(room, session_id, lambda plan: plan.status in (plans.PlanState.DONE, plans.PlanState.FAILED))
+
+
+async def runs(room: bootstrap.Room, session_id: str, number: int) -> plans.Plan:
+    """
+    Wait until a task of a plan runs, and the plan names its run.
+    """
+    return await until(room, session_id, lambda plan: plan.tasks[number - 1].run_id is not None)
+
+
+async def until(room: bootstrap.Room, session_id: str, holds: Callable[[plans.Plan], bool]) -> plans.Plan:
+    """
+    Wait, by polls, until something holds of a plan.
     """
     async with asyncio.timeout(served.PATIENCE_SECONDS):
         plan = await room.plans.show(session_id)
-        while plan.status not in (plans.PlanState.DONE, plans.PlanState.FAILED):
+        while not holds(plan):
             plan = await room.plans.wait(session_id, 5, plan.revision)
     return plan
 
@@ -94,7 +108,8 @@ async def test_a_command_goes_on_with_the_plan_it_is_told(project: Project) -> N
     toolbox.hold(1)
     async with life(project, toolbox) as room:
         session_id, other = await started(room), await started(room)
-        await toolbox.begun(1)
+        for each in (session_id, other):
+            await runs(room, each, 1)
     toolbox.release(1)
     async with life(project, toolbox, COMMAND) as room:
         async with asyncio.timeout(served.PATIENCE_SECONDS):
@@ -115,7 +130,7 @@ async def test_looking_at_plans_takes_no_lock(project: Project) -> None:
     toolbox.hold(1)
     async with life(project, toolbox) as room:
         session_id = await started(room)
-        await toolbox.begun(1)
+        await runs(room, session_id, 1)
         async with life(project, toolbox, bootstrap.Use(look_only=True)) as beside:
             found, _ = await beside.plans.page(plans.PlanQuery())
             shown = await beside.plans.show(session_id)

@@ -8,6 +8,7 @@ import json
 import signal
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -174,11 +175,13 @@ def _speaking(project: Path) -> tuple[Service, str, str]:
     plan = working.wait(http, session_id, lambda plan: plan["tasks"][1]["run_id"] is not None)
     assert plan is not None
     run_id = plan["tasks"][1]["run_id"]
-    while True:
-        run = http.get(f"/api/runs/{run_id}", params={"wait": 2}).json()
-        assert run["status"] not in ("done", "failed")
-        if any((step["step_id"], step["status"]) == ("draft_b", "running") for step in run["steps"]):
-            return service, session_id, run_id
+    assert drafting.wait_until(http, run_id, _drafts)
+    return service, session_id, run_id
+
+
+def _drafts(run: dict[str, Any]) -> bool:
+    assert run["status"] not in ("done", "failed")
+    return any((step["step_id"], step["status"]) == ("draft_b", "running") for step in run["steps"])
 
 
 def test_while_paused(tmp_path: Path, undisturbed: Left) -> None:

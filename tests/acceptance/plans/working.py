@@ -101,7 +101,9 @@ def wait(http: httpx.Client, session_id: str, holds: Callable[[Plan], bool] | No
     etag = ""
     try:
         while True:
-            answer = http.get(f"/api/sessions/{session_id}", params={"wait": 20}, headers={"If-None-Match": etag})
+            # What stands already is not waited for: the next change may be past it.
+            wait = {"wait": 20 if etag else 0}
+            answer = http.get(f"/api/sessions/{session_id}", params=wait, headers={"If-None-Match": etag})
             if answer.status_code == 304:
                 continue
             assert answer.status_code == 200, answer.text

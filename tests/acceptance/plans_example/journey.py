@@ -91,7 +91,9 @@ class Journey:
         """
         etag = ""
         for _ in range(400):
-            answer = self.http.get(self._address(), params={"wait": "20"}, headers={"If-None-Match": etag})
+            # What stands already is not waited for: the next change may be past it.
+            wait = {"wait": 20 if etag else 0}
+            answer = self.http.get(self._address(), params=wait, headers={"If-None-Match": etag})
             if answer.status_code == 304:
                 continue
             plan = self._checked(answer)

@@ -131,15 +131,12 @@ def test_the_plan_outlives_kills(project: programs.Project) -> None:
     """
     Killed while the chief thinks and in the midst of a task, the service goes on: no run is begun twice, all is done.
     """
-    slow = {"delay_seconds": 1.5}
-    project.write(
-        "replies.json",
-        journey.REPLIES | {"chief": {"text": json.dumps(CHIEF), **slow}, "draft": {"text": "Slow.", **slow}},
-    )
+    project.write("replies.json", journey.REPLIES | {"chief": {"hang": True}})
     with programs.service(project) as service, service.http() as http:
         plan = Journey.begin(http)
         service.wait_for_step(plan.plan()["chief_run_id"], "chief")
         service.process.kill()
+    project.write("replies.json", journey.REPLIES | {"chief": json.dumps(CHIEF), "draft": {"hang": True}})
     with programs.service(project) as service, service.http() as http:
         plan = Journey(http, plan.session_id)
         plan.split()
@@ -150,6 +147,7 @@ def test_the_plan_outlives_kills(project: programs.Project) -> None:
         running = plan.until(lambda found: journey.by_id(found)[1]["run_id"] is not None)
         service.wait_for_step(journey.by_id(running)[1]["run_id"], "draft")
         service.process.kill()
+    project.write("replies.json", journey.REPLIES)
     with programs.service(project) as service, service.http() as http:
         plan = Journey(http, plan.session_id)
         ended = plan.ended()
