@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app import errors
-from app.control import arguments
+from app.control import arguments, recipe_texts
 from app.engine import library, plain, ports
 
 
@@ -31,7 +31,11 @@ class Edition:
         """
         Return everything wrong with it that shows only beside the shelf.
         """
-        return tuple(self._dialect.check(self.recipe, self.shelf))
+        try:
+            with recipe_texts.looked_at(self.recipe.recipe_id, self.recipe.dialect):
+                return tuple(self._dialect.check(self.recipe, self.shelf))
+        except errors.InputRefused as error:
+            return error.flaws
 
     def fit(self, args: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
         """

@@ -130,7 +130,7 @@ class RecipeFiles:
         except errors.RecipeInvalid as error:
             return _broken(path, dialect, *error.flaws)
         shared = recipe_texts.Shared(folders(dialect, self._sharing))
-        composed = recipe_texts.compose(self._dialects[dialect], source, shared)
+        composed = recipe_texts.compose(self._dialects[dialect], source, shared, path.stem)
         parse: _Parse = _parsed_once if self.layer.fixed else parsed
         recipe, flaws = parse(self._dialects[dialect], composed, path.stem)
         read = (
@@ -155,12 +155,10 @@ def parsed(
     Return the recipe that a text holds, or None and its flaws.
     """
     try:
-        recipe = dialect.parse(composed.source, stem)
+        with recipe_texts.looked_at(stem, dialect.name):
+            recipe = dialect.parse(composed.source, stem)
     except errors.InputRefused as error:
-        flaws = error.flaws or (recipe_texts.flaw(error.code, error.message),)
-        return None, recipe_texts.all_flaws(composed.flaws, flaws)
-    except RecursionError:
-        return None, (recipe_texts.flaw("too_deep", "is nested too deeply"),)
+        return None, recipe_texts.all_flaws(composed.flaws, error.flaws)
     return (None, composed.flaws) if composed.flaws else (recipe, ())
 
 

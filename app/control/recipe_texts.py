@@ -5,8 +5,10 @@ Texts of recipes: read from files, with the parts put in that they take from fil
 from __future__ import annotations
 
 import errno
+import logging
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from app import errors
@@ -17,6 +19,7 @@ MAX_RECIPE_BYTES = 1024 * 1024
 """Largest recipe file that is read."""
 
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
+_LOG = logging.getLogger("control_room.recipes")
 
 
 class Shared:
@@ -48,17 +51,42 @@ class Shared:
         raise errors.InputRefused("there is no such file beside the recipes", code="file_not_found")
 
 
-def compose(dialect: ports.Dialect, source: str, shared: Shared) -> ports.Composition:
+@contextmanager
+def looked_at(name: str, dialect: str) -> Iterator[None]:
+    """
+    Keep what goes wrong in a language's own code to the one recipe that it was met in; the log tells where it was.
+
+    Raises:
+        errors.RecipeInvalid: `dialect_fault`, or `too_deep`.
+    """
+    try:
+        yield
+    except errors.InputRefused as error:
+        if error.flaws:
+            raise
+        raise _refused(flaw(error.code, error.message)) from error
+    except RecursionError as error:
+        raise _refused(flaw("too_deep", "is nested too deeply")) from error
+    except Exception as error:
+        _LOG.exception("a recipe could not be looked at", extra={"recipe": name, "dialect": dialect})
+        told = f"met a fault of this program ({type(error).__name__}), which its log tells of"
+        raise _refused(flaw("dialect_fault", told)) from error
+
+
+def compose(dialect: ports.Dialect, source: str, shared: Shared, stem: str) -> ports.Composition:
     """
     Return a recipe's text with what it takes from shared files, where its language knows of such.
+
+    Args:
+        stem: What the recipe is called as long as its text is unread.
     """
     if not isinstance(dialect, ports.ComposingDialect):
         return ports.Composition(source=source)
     try:
-        return dialect.compose(source, shared.read)
-    except RecursionError:
-        # The parser meets the same depths, and tells of them.
-        return ports.Composition(source=source)
+        with looked_at(stem, dialect.name):
+            return dialect.compose(source, shared.read)
+    except errors.InputRefused as error:
+        return ports.Composition(source=source, flaws=error.flaws)
 
 
 def all_flaws(composing: Iterable[errors.Flaw], others: Iterable[errors.Flaw]) -> tuple[errors.Flaw, ...]:
@@ -108,5 +136,8 @@ def _inside(path: Path, folder: Path) -> str:
 
 
 def _unusable(code: str, message: str) -> errors.RecipeInvalid:
-    found = flaw(code, message)
+    return _refused(flaw(code, message))
+
+
+def _refused(found: errors.Flaw) -> errors.RecipeInvalid:
     return errors.RecipeInvalid(found.message, flaws=[found])

@@ -129,7 +129,7 @@ class Catalogue:
             errors.RequestInvalid: `unknown_dialect`.
         """
         shared = recipe_texts.Shared(folders(dialect, self._sharing))
-        composed = recipe_texts.compose(self.dialect(dialect), source, shared)
+        composed = recipe_texts.compose(self.dialect(dialect), source, shared, stem)
         recipe, flaws = parsed(self.dialect(dialect), composed, stem)
         shelf = self._stocked()
         if recipe is None:
@@ -200,7 +200,11 @@ class Catalogue:
         return dataclasses.replace(entry, flaws=flaws)
 
     def _unsound(self, dialect: str, source: str, stem: str, shelf: library.Library) -> tuple[errors.Flaw, ...]:
-        return tuple(self._dialects[dialect].flaws(source, stem, shelf))
+        try:
+            with recipe_texts.looked_at(stem, dialect):
+                return tuple(self._dialects[dialect].flaws(source, stem, shelf))
+        except errors.InputRefused as error:
+            return error.flaws
 
 
 def layers(bundled: Path, data_directory: Path, dialects: Iterable[str]) -> tuple[Layer, Layer]:

@@ -28,6 +28,7 @@ class TooCostly(ValueError):
 
 
 _MAX_FLAWS = 200
+_MAX_HINTED = 300
 _SHOWN_CHARACTERS = 80
 _MESSAGE_CHARACTERS = 300
 _KINDS = {
@@ -73,13 +74,20 @@ def flaws(
     Raises:
         TooCostly: there would be more.
     """
-    told = (
+    found = (
         flaw
         for error in validator(schema, most_checks).iter_errors(value)
         if lenient is None or not lenient(tuple(error.absolute_path), str(error.validator))
         for flaw in _told(error, base)
     )
-    return list(dict.fromkeys(itertools.islice(told, _MAX_FLAWS)))
+    return told(found)
+
+
+def told(found: Iterable[errors.Flaw]) -> list[errors.Flaw]:
+    """
+    Return the first two hundred flaws, each once; the rest is not even looked for.
+    """
+    return list(dict.fromkeys(itertools.islice(found, _MAX_FLAWS)))
 
 
 def schema_flaws(schema: plain.Json, base: json_text.Parts = ()) -> list[errors.Flaw]:
@@ -105,16 +113,20 @@ def args_schema_flaws(schema: plain.Json, base: json_text.Parts = ()) -> list[er
     found = schema_flaws(schema, base)
     if found or not isinstance(schema, dict):
         return found
-    told = "must be an object, not true or false; {} stands for anything"
+    meant = "must be an object, not true or false; {} stands for anything"
     rules = schema.get("properties", {}).items()
-    return [flaw((*base, "properties", name), "wrong_type", told) for name, rule in rules if isinstance(rule, bool)]
+    return [flaw((*base, "properties", name), "wrong_type", meant) for name, rule in rules if isinstance(rule, bool)]
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """
     Return a hint at the known name that is meant, or at the few that there are; it begins with `; ` unless empty.
+
+    Among very many names none is looked for: a text full of wrong names would take hours.
     """
-    names = sorted(known)
+    names = sorted(itertools.islice(known, _MAX_HINTED + 1))
+    if len(names) > _MAX_HINTED:
+        return ""
     near = difflib.get_close_matches(name[:_SHOWN_CHARACTERS], names, 1)
     if near:
         return f"; did you mean {near[0]}?"

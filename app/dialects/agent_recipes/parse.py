@@ -4,7 +4,9 @@ The parser: a text becomes a recipe, or the list of everything that is wrong wit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from app import errors
@@ -29,10 +31,10 @@ def parse(source: str) -> library.Recipe:
     document = _document(source)
     found = json_schemas.flaws(schema.json_schema(), document)
     if isinstance(document, dict):
-        found = [*found, *_unsound(document)]
+        found = json_schemas.told(itertools.chain(found, _unsound(document)))
     if found:
         first = found[0]
-        raise errors.RecipeInvalid(f"The recipe is not valid: {first.path} {first.message}", flaws=_once(found))
+        raise errors.RecipeInvalid(f"The recipe is not valid: {first.path} {first.message}", flaws=found)
     whole = document | {"guardrails": {**schema.GUARDRAILS, **document["guardrails"]}}
     return library.Recipe(
         recipe_id=whole["id"],
@@ -62,7 +64,7 @@ def certain_args(document: _Object) -> set[str]:
     own = own_args(document)
     properties, required = own.get("properties"), own.get("required")
     rules = properties if isinstance(properties, dict) else {}
-    needed = required if isinstance(required, list) else ()
+    needed = {name for name in required if isinstance(name, str)} if isinstance(required, list) else ()
     return {name for name, rule in rules.items() if name in needed or (isinstance(rule, dict) and "default" in rule)}
 
 
@@ -71,10 +73,6 @@ def _document(source: str) -> plain.Json:
         return json_text.read(source, exact=True)
     except errors.InputRefused as error:
         raise errors.RecipeInvalid(f"The recipe is not valid: {error.message}", flaws=error.flaws) from error
-
-
-def _once(found: list[errors.Flaw]) -> list[errors.Flaw]:
-    return list(dict.fromkeys(found))
 
 
 def _unsound(document: _Object) -> _Flaws:
@@ -92,9 +90,11 @@ def _unsound(document: _Object) -> _Flaws:
     if isinstance(initial, str) and known is not None and initial not in known:
         message = f"Initial step not found in steps: {initial:.80}{json_schemas.nearest(initial, known)}"
         yield json_schemas.flaw(("initialStep",), "unknown_step", message)
+    properties = own_args(document).get("properties")
+    args = _Args(declared=properties if isinstance(properties, dict) else {}, certain=certain_args(document))
     for name, step in steps.items():
         if isinstance(step, dict) and composition.REF not in step and name != composition.INCLUDE:
-            yield from _Step(name, step).flaws(known, document)
+            yield from _Step(name, step).flaws(known, args)
     yield from _of_args_schema(document)
 
 
@@ -118,20 +118,27 @@ def _of_args_schema(document: _Object) -> _Flaws:
             yield json_schemas.flaw(place, "reserved_name", f"every run takes {name} already")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Args:
+    declared: _Object
+    certain: Set[str]
+
+
 class _Step:
     def __init__(self, name: str, step: _Object) -> None:
         self._place: json_text.Parts = ("steps", name)
         self._step = step
         outcomes, following = step.get("outcomes"), step.get("onOutcome")
-        self._outcomes = [one for one in outcomes if isinstance(one, str)] if isinstance(outcomes, list) else None
+        named = dict.fromkeys(one for one in outcomes if isinstance(one, str)) if isinstance(outcomes, list) else None
+        self._outcomes = named
         self._transitions = following if isinstance(following, dict) else None
 
-    def flaws(self, known: _Names, document: _Object) -> _Flaws:
+    def flaws(self, known: _Names, args: _Args) -> _Flaws:
         yield from self._of_coverage()
         for outcome, transition in (self._transitions or {}).items():
             if isinstance(transition, dict):
                 yield from self._of_transition(outcome, transition, known)
-        yield from self._of_prompt(document)
+        yield from self._of_prompt(args)
 
     def _of_coverage(self) -> _Flaws:
         if self._outcomes is None or self._transitions is None:
@@ -160,19 +167,17 @@ class _Step:
             message = "means nothing here: only an exit, or the outcome other, has a reason"
             yield json_schemas.flaw((*place, "reason"), "unknown_field", message)
 
-    def _of_prompt(self, document: _Object) -> _Flaws:
+    def _of_prompt(self, args: _Args) -> _Flaws:
         prompt = self._step.get("prompt")
         if not isinstance(prompt, str):
             return
         place = (*self._place, "prompt")
         if prompt and not prompt.strip():
             yield json_schemas.flaw(place, "invalid_value", "is blank")
-        properties = own_args(document).get("properties")
-        declared = properties if isinstance(properties, dict) else {}
         for name in dict.fromkeys(composition.placeholders(prompt)):
-            if name not in declared:
+            if name not in args.declared:
                 message = f"names the argument {name!r:.80}, which args_schema does not declare"
-                yield json_schemas.flaw(place, "undeclared_arg", message + json_schemas.nearest(name, declared))
-            elif name not in certain_args(document):
+                yield json_schemas.flaw(place, "undeclared_arg", message + json_schemas.nearest(name, args.declared))
+            elif name not in args.certain:
                 message = f"names the argument {name}, which is neither required nor has a default"
                 yield json_schemas.flaw(place, "optional_arg", message)

@@ -5,6 +5,8 @@ Transitions: the state of a machine, its guardrails, and what follows an outcome
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -240,10 +242,14 @@ def loops(recipe: _Recipe) -> bool:
     Tell whether a run can come to the same step twice, or begin anew.
     """
     follows = {name: _next_steps(step) for name, step in recipe["steps"].items()}
+    leading = Counter(itertools.chain.from_iterable(follows.values()))
     # Steps that nothing is left to lead to are taken away until none is; what remains goes round in circles.
-    while free := [name for name in follows if not any(name in steps for steps in follows.values())]:
-        for name in free:
-            del follows[name]
+    free = [name for name in follows if not leading[name]]
+    while free:
+        for name in follows.pop(free.pop()):
+            leading[name] -= 1
+            if not leading[name]:
+                free.append(name)
     return bool(follows) or any(True for _ in restarts(recipe))
 
 

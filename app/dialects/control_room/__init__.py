@@ -93,13 +93,13 @@ def _tool_flaws(recipe: library.Recipe, registry: library.Library, index: int, s
         hint = json_schemas.nearest(step["tool"], registry.tools)
         yield json_schemas.flaw((*place, "tool"), "unknown_tool", f"there is no tool {step['tool']!r:.80}{hint}")
         return
-    places = [where for where, _ in refs.found_in(args)]
+    places = {where for where, _ in refs.found_in(args)}
+    around = {where[:length] for where in places for length in range(len(where))}
 
     def lenient(where: json_text.Parts, keyword: str) -> bool:
         # Only what counts or names the parts of an object is sure before references are resolved.
-        above = any(reference[: len(where)] == where != reference for reference in places)
-        inside = any(where[: len(reference)] == reference for reference in places)
-        return inside or (above and keyword not in ("required", "additionalProperties", "type"))
+        inside = any(where[:length] in places for length in range(len(where) + 1))
+        return inside or (where in around and keyword not in ("required", "additionalProperties", "type"))
 
     yield from json_schemas.flaws(tool.args_schema, args, (*place, "args"), lenient)
     yield from _doubtful_args(recipe, tool, (*place, "args"), args)

@@ -4,7 +4,9 @@ The parser: a text becomes a recipe, or the list of everything that is wrong wit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+import itertools
+from collections.abc import Collection, Iterator, Mapping
 from typing import TypeAlias
 
 from app import errors
@@ -30,9 +32,9 @@ def parse(source: str) -> library.Recipe:
     document = _document(source)
     found = json_schemas.flaws(schema.json_schema(), document)
     if isinstance(document, dict):
-        found = [_renamed(flaw) for flaw in found] + _Survey(document).flaws()
+        found = json_schemas.told(itertools.chain(map(_renamed, found), _Survey(document).flaws()))
     if found:
-        raise errors.RecipeInvalid(f"The recipe is not valid: {_told(found[0])}", flaws=list(dict.fromkeys(found)))
+        raise errors.RecipeInvalid(f"The recipe is not valid: {_told(found[0])}", flaws=found)
     return library.Recipe(
         recipe_id=document["recipe_id"],
         dialect=DIALECT,
@@ -128,16 +130,14 @@ class _Survey:
         # Where a step is malformed nobody knows what it would fill, so no slot is called unknown.
         self._all_known = len(written) == _count(document) and all(slot is not None for slot, _ in written)
 
-    def flaws(self) -> list[errors.Flaw]:
-        return [
-            *self._of_steps(),
-            *self._of_input_slots(),
-            *self._of_references(),
-            *self._of_outputs(),
-            *self._of_checks(),
-            *self._of_patterns(),
-            *self._of_args_schema(),
-        ]
+    def flaws(self) -> Iterator[errors.Flaw]:
+        yield from self._of_steps()
+        yield from self._of_input_slots()
+        yield from self._of_references()
+        yield from self._of_outputs()
+        yield from self._of_checks()
+        yield from self._of_patterns()
+        yield from self._of_args_schema()
 
     def references(self) -> Iterator[refs.Reference]:
         for _, text, _ in self._reference_texts():
@@ -169,13 +169,16 @@ class _Survey:
     def _of_input_slots(self) -> Iterator[errors.Flaw]:
         for index, (place, step) in enumerate(self._agent_steps, start=len(self._tool_steps)):
             given = step.get("input_slots")
-            named = given if isinstance(given, list) else []
-            for position, slot in enumerate(named):
+            named = set[str]()
+            for position, slot in enumerate(given if isinstance(given, list) else ()):
                 here = (*place, "input_slots", position)
-                if slot in named[:position]:
+                if not isinstance(slot, str):
+                    continue
+                if slot in named:
                     yield json_schemas.flaw(here, "duplicate_slot", "is named twice")
-                elif isinstance(slot, str):
+                else:
                     yield from self._unwritten(slot, index, here, "unknown_slot")
+                named.add(slot)
 
     def _of_references(self) -> Iterator[errors.Flaw]:
         declared = self._declared()
@@ -189,26 +192,29 @@ class _Survey:
                 yield from self._unwritten(reference.root, before, place, "unreachable_ref_root")
             elif (problem := refs.task_problem(reference, declared)) is not None:
                 yield json_schemas.flaw(place, *problem)
-        for place, found in self._reference_objects():
+        for place, found, _ in self._reference_objects:
             if not (len(found) == 1 and isinstance(found["$ref"], str)):
                 yield json_schemas.flaw(place, "invalid_ref", "a $ref object holds one text and nothing beside it")
 
-    def _declared(self) -> Sequence[str]:
+    def _declared(self) -> Collection[str]:
         declared = self._document.get("args_schema")
         if not isinstance(declared, dict):
-            return [reference.arg for reference in self.references() if reference.arg]
+            return {reference.arg for reference in self.references() if reference.arg}
         properties = declared.get("properties")
-        return list(properties) if isinstance(properties, dict) else ()
+        return properties.keys() if isinstance(properties, dict) else ()
 
-    def _reference_objects(self) -> Iterator[tuple[_Place, _Part]]:
-        for place, step in self._tool_steps:
-            yield from refs.found_in(step.get("args"), (*place, "args"))
+    @functools.cached_property
+    def _reference_objects(self) -> list[tuple[_Place, _Part, int]]:
+        return [
+            (where, found, index)
+            for index, (place, step) in enumerate(self._tool_steps)
+            for where, found in refs.found_in(step.get("args"), (*place, "args"))
+        ]
 
     def _reference_texts(self) -> Iterator[tuple[_Place, str, int]]:
-        for index, (place, step) in enumerate(self._tool_steps):
-            for where, found in refs.found_in(step.get("args"), (*place, "args")):
-                if isinstance(found["$ref"], str):
-                    yield (*where, "$ref"), found["$ref"], index
+        for where, found, index in self._reference_objects:
+            if isinstance(found["$ref"], str):
+                yield (*where, "$ref"), found["$ref"], index
         end = len(self._steps)
         for name in ("outputs", "dod"):
             for place, part in _objects(self._document, name):

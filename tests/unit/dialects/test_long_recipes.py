@@ -1,0 +1,100 @@
+"""
+A recipe of the largest size that is read is judged in time that grows with its length, right or wrong.
+
+Where the time grew with the square of the length, some of these took hours.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from app import errors
+from app.dialects import registry
+from app.engine import json_text, library
+
+pytestmark = pytest.mark.timeout(100)
+
+MOST_TOLD = 200
+"""Flaws that are told of one recipe."""
+
+
+def _flaws(dialect, document, shelf=None):
+    source = json.dumps(document)
+    assert len(source) <= json_text.MAX_CHARACTERS
+    return registry.DIALECTS[dialect].flaws(source, "long", shelf or library.Library())
+
+
+def _tool_step(number, args):
+    return {"step_id": f"s{number}", "tool": "find", "output_slot": f"o{number}", "args": args}
+
+
+def _machine(outcomes, prompt="p", **fields):
+    leaving = {"action": "exit", "reason": "r"}
+    step = {"prompt": prompt, "outcomes": outcomes, "onOutcome": dict.fromkeys(outcomes, leaving)}
+    whole = {"id": "long", "label": "l", "description": "d", "initialStep": "s", "steps": {"s": step}, "guardrails": {}}
+    return whole | fields
+
+
+def test_references_in_place_of_other_kinds_of_values():
+    """Tens of thousands of references, which no schema of a tool can judge, are let pass by it."""
+    asked = {"type": "object", "properties": {"x": {"type": "array", "items": {"type": "string"}}}}
+    shelf = library.Library(tools={"find": library.ToolSpec(name="find", description="", args_schema=asked)})
+    given = [{"$ref": f"task.args.a{number}"} for number in range(30_000)]
+
+    assert _flaws("control_room", {"recipe_id": "long", "phase_a": [_tool_step(0, {"x": given})]}, shelf) == []
+
+
+def test_slots_that_nobody_fills():
+    """Of a list of names that is far too long the first flaws are told."""
+    names = [f"slot{number}" for number in range(70_000)]
+    step = {"step_id": "s", "agent_archetype": "w", "input_slots": names, "output_slot": "o", "prompt_type": "p"}
+    parser = registry.DIALECTS["control_room"]
+    with pytest.raises(errors.RecipeInvalid) as refused:
+        parser.parse(json.dumps({"recipe_id": "long", "phase_b": [step]}), "long")
+
+    assert len(refused.value.flaws) == MOST_TOLD
+
+
+def test_references_that_lead_nowhere():
+    """For each of thousands of wrong names among thousands of steps no similar one is looked for."""
+    steps = [_tool_step(number, {"x": [{"$ref": f"q{number}.x"}]}) for number in range(9_000)]
+    told = _flaws("control_room", {"recipe_id": "long", "phase_a": steps})
+
+    assert ("$.phase_a[0].args.x[0].$ref", "unreachable_ref_root") in {(flaw.path, flaw.code) for flaw in told}
+
+
+def test_prompts_that_name_thousands_of_arguments():
+    """What a machine's arguments are is found out once, not for each place that names one."""
+    names = [f"a{number}" for number in range(5_000)]
+    declared = {"type": "object", "properties": {name: {} for name in names}, "required": names}
+    prompt = " ".join(f"{{{{args.{name}}}}}" for name in names)
+
+    assert _flaws("agent_recipes", _machine(["ok"], prompt, args_schema=declared)) == []
+
+
+def test_outcomes_that_nothing_follows():
+    """Of thousands of outcomes without a transition the first are told."""
+    machine = _machine(["ok"])
+    machine["steps"]["s"]["outcomes"] = [f"o{number}" for number in range(60_000)]
+    told = _flaws("agent_recipes", machine)
+
+    assert len(told) == MOST_TOLD
+    assert "missing_transition" in {flaw.code for flaw in told}
+
+
+def test_steps_in_a_row_do_not_go_round_in_circles():
+    """However many steps follow one another, a machine that never comes back has as many steps as it has."""
+    steps = {
+        f"s{number}": {"prompt": "p", "outcomes": ["ok"], "onOutcome": {"ok": {"nextStep": f"s{number + 1}"}}}
+        for number in range(199)
+    }
+    last = {"prompt": "p", "outcomes": ["ok"], "onOutcome": {"ok": {"action": "exit", "reason": "r"}}}
+    straight = _machine(["ok"], initialStep="s0", steps={**steps, "s199": last})
+    parser = registry.DIALECTS["agent_recipes"]
+    back = {"prompt": "p", "outcomes": ["ok"], "onOutcome": {"ok": {"nextStep": "s100"}}}
+    round_about = _machine(["ok"], initialStep="s0", steps={**steps, "s199": back})
+
+    assert parser.parse(json.dumps(straight), "long").total_steps == 200
+    assert parser.parse(json.dumps(round_about), "long").total_steps is None
