@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager, suppress
+from typing import TypeAlias
 
 from app import clock, errors
 from app.control import patience
@@ -19,11 +20,16 @@ TICK_SECONDS = 1.0
 SILENCE_SECONDS = 15.0
 """Longest silence towards those who follow; then they get a sign of life."""
 
+PAGE_EVENTS = 1024
+"""Events of a run that are read, and on the loop, at a time, however long it has become."""
+
 LARGEST_SHARE = 1 / 3
 """Part of the time that telling the events of a run may take, so that its followers do not hold it up."""
 
 Finished = Callable[[], Awaitable[bool]]
 """Tells whether the run has ended."""
+
+_Told: TypeAlias = list[events.Event]
 
 
 class Follower:
@@ -141,8 +147,10 @@ class Follower:
 
     async def _own(self, run_id: str, position: int) -> AsyncGenerator[Batch, None]:
         with suppress(errors.NotFound):
-            for batch in batches(await self._store.read_events(run_id, position)):
-                yield batch
+            while page := await self._store.read_events(run_id, position, PAGE_EVENTS):
+                for batch in batches(page):
+                    yield batch
+                position = page[-1].seq
 
     # -- filling a feed
 
@@ -187,15 +195,25 @@ class Follower:
             await asyncio.sleep(max(0, not_before - loop.time()))
 
     async def _tell_written(self, run_id: str, feed: Feed, finished: Finished) -> bool:
-        written = await self._store.read_events(run_id, feed.position)
-        ending = [event for event in written[-1:] if event.type == events.EventType.RUN_ENDED]
-        await _tell(feed, written[: len(written) - len(ending)])
+        ending = await self._tell_pages(run_id, feed, holds_back=True)
         # Whoever hears of an ending may look at the list next; only the ending itself waits for that.
         over = await finished()
-        await _tell(feed, await self._store.read_events(run_id, feed.position) if over else ending)
+        await (self._tell_pages(run_id, feed, holds_back=False) if over else _tell(feed, ending))
         return over
 
+    async def _tell_pages(self, run_id: str, feed: Feed, *, holds_back: bool) -> _Told:
+        held: _Told = []
+        position = feed.position
+        while True:
+            page = await self._store.read_events(run_id, position, PAGE_EVENTS)
+            told = [*held, *page]
+            held = [event for event in told[-1:] if holds_back and event.type == events.EventType.RUN_ENDED]
+            await _tell(feed, told[: len(told) - len(held)])
+            if len(page) < PAGE_EVENTS:
+                return held
+            position = page[-1].seq
 
-async def _tell(feed: Feed, told: list[events.Event]) -> None:
+
+async def _tell(feed: Feed, told: _Told) -> None:
     if told:
         await feed.tell(told)

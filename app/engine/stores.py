@@ -270,9 +270,12 @@ class RunStore(Protocol):
         Return a blob of a run that is not open.
         """
 
-    async def read_events(self, run_id: str, after: int = 0) -> list[Event]:
+    async def read_events(self, run_id: str, after: int = 0, most: int | None = None) -> list[Event]:
         """
-        Return the events numbered above `after` that are written.
+        Return the events numbered above `after` that are written, or the next of them; what is before is not read.
+
+        Args:
+            most: How many at most; None: all.
         """
 
     async def read_log(self, run_id: str, name: str) -> bytes:

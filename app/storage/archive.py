@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from app import errors
 from app.engine import events, plain, records, states
-from app.storage import authority, blobs, disk, events_book, layout, receipts
+from app.storage import authority, blobs, disk, events_file, layout, receipts
 from app.storage.folder_log import FolderLog
 from app.storage.index import ReceiptPlace
 from app.storage.means import Means
@@ -42,18 +42,25 @@ class Archive:
         folder = layout.run_folder(run_id)
         return await self._means.workers.run(lambda: blobs.value(self._means.disk, run_id, folder, blob))
 
-    async def events(self, run_id: str, after: int) -> list[events.Event]:
+    async def events(self, run_id: str, after: int, most: int | None) -> list[events.Event]:
         """
-        Return the events numbered above `after`.
+        Return the next events numbered above `after`.
 
         Raises:
             errors.NotFound: there is no such run.
         """
         if (log := self._logs.get(run_id)) is not None:
-            return await log.read_events(after)
-        path = f"{layout.run_folder(run_id)}/{layout.EVENTS}"
-        found = await self._means.workers.run(lambda: events_book.parse(self._read_if_there(run_id, path), after))
-        await self._tell_missing_end(run_id, found, after)
+            return await log.read_events(after, most)
+        files, path = self._means.disk, f"{layout.run_folder(run_id)}/{layout.EVENTS}"
+
+        def read() -> tuple[_Events, _Events]:
+            self._make_sure_of(run_id)
+            found = events_file.read(files, path, after, most)
+            return found, events_file.last(files, path) if len(found) == most else found
+
+        found, last = await self._means.workers.run(read)
+        if after == 0:
+            await self._tell_missing_end(run_id, last)
         return found
 
     async def log(self, run_id: str, name: str) -> bytes:
@@ -142,9 +149,9 @@ class Archive:
             raise errors.Conflict(told, code="receipt_altered", detail={"receipt_id": receipt_id})
         return found
 
-    async def _tell_missing_end(self, run_id: str, found: _Events, after: int) -> None:
+    async def _tell_missing_end(self, run_id: str, last: _Events) -> None:
         # Where a disk did not keep the last events of a finished run, nobody opens it to complete them.
-        row = None if after or any(event.type == _ENDED for event in found) else await self._means.index.get_run(run_id)
+        row = None if any(event.type == _ENDED for event in last) else await self._means.index.get_run(run_id)
         if row is None or not states.RunState(row.summary.status).finished or row.summary.error_code == _CORRUPT:
             return
         if self._means.disk.has_file(f"{layout.run_folder(run_id)}/{layout.EVENTS}"):
@@ -171,10 +178,6 @@ class Archive:
     def _make_sure_of(self, run_id: str) -> None:
         if not self._means.disk.has_folder(layout.run_folder(run_id)):
             raise layout.no_run(run_id)
-
-    def _read_if_there(self, run_id: str, path: str) -> bytes:
-        self._make_sure_of(run_id)
-        return self._means.disk.read(path) if self._means.disk.has_file(path) else b""
 
 
 def _json(files: disk.Disk, path: str) -> Any | None:

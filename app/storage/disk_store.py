@@ -172,11 +172,11 @@ class DiskStore(abc.ABC):
         """
         return await self._parts.archive.blob(run_id, blob)
 
-    async def read_events(self, run_id: str, after: int = 0) -> list[events.Event]:
+    async def read_events(self, run_id: str, after: int = 0, most: int | None = None) -> list[events.Event]:
         """
-        Return the events numbered above `after`.
+        Return the events numbered above `after`, or the next of them.
         """
-        return await self._parts.archive.events(run_id, after)
+        return await self._parts.archive.events(run_id, after, most)
 
     async def read_log(self, run_id: str, name: str) -> bytes:
         """

@@ -9,19 +9,15 @@ numbers come from the upper half of the last block, and are synced before anybod
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import Any, TypeAlias
 
 from app.engine import events, plain
 
 BLOCK = 100_000_000
 """Numbers that belong to one `taken`."""
-
-_MARK_EVERY_BYTES = 64 * 1024
 
 NumberedLine: TypeAlias = tuple[int, bytes]
 """An event's number and its line."""
@@ -55,7 +51,6 @@ class EventsBook:
         self._fresh = False
         self._lines: list[NumberedLine] = []
         self._sync = False
-        self._marks: list[tuple[int, int]] = [(0, 0)]
 
     @property
     def last(self) -> int:
@@ -109,19 +104,11 @@ class EventsBook:
         """
         self._lines = lines + self._lines
 
-    def note_written(self, lines: list[NumberedLine], offset: int) -> None:
+    def note_written(self) -> None:
         """
-        Note that lines are in the file, from an offset on.
+        Note that what was handed out is in the file.
         """
-        if offset - self._marks[-1][1] >= _MARK_EVERY_BYTES:
-            self._marks.append((lines[0][0], offset))
         self._sync = self._sync and bool(self._lines)
-
-    def offset_before(self, after: int) -> int:
-        """
-        Return an offset in the file before which every number is at most `after`.
-        """
-        return self._marks[bisect_right(self._marks, after + 1, key=itemgetter(0)) - 1][1]
 
 
 def encoded(event: events.Event) -> bytes:

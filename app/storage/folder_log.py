@@ -261,11 +261,11 @@ class FolderLog:
         self._control.abandon()
         self._lock.release()
 
-    async def read_events(self, after: int) -> list[events.Event]:
+    async def read_events(self, after: int, most: int | None = None) -> list[events.Event]:
         """
-        Return the events numbered above `after`, those that are queued included.
+        Return the next events numbered above `after`, those that are queued included.
         """
-        return await self._projections.read_events(after)
+        return await self._projections.read_events(after, most)
 
     def holds_receipt(self, receipt_id: str) -> bool:
         """

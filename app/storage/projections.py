@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from app import errors
 from app.engine import events, plain, records
-from app.storage import disk, events_book, layout, receipts
+from app.storage import disk, events_file, layout, receipts
 from app.storage.events_book import EventsBook, NumberedLine
 from app.storage.index import ReceiptPlace
 from app.storage.means import Means
@@ -34,7 +34,7 @@ class _Load:
     files: Mapping[str, plain.Json] = field(default_factory=dict)
     events: list[NumberedLine] = field(default_factory=list)
     sync_events: bool = False
-    events_offset: int | None = None
+    events_written: bool = False
     receipts: list[records.Record] = field(default_factory=list)
     places: list[ReceiptPlace] | None = None
 
@@ -109,17 +109,16 @@ class Projections:
         except OSError as error:
             raise self._means.room.failed(f"{self._folder}/*", error) from error
 
-    async def read_events(self, after: int) -> list[events.Event]:
+    async def read_events(self, after: int, most: int | None) -> list[events.Event]:
         """
-        Write queued events, and return those numbered above `after` that are written.
+        Write queued events, and return the next ones numbered above `after` that are written.
         """
         if self._book.last <= after:
             return []
         with contextlib.suppress(errors.StorageFault):
             await self._flush(whole=False)
-        path, offset = f"{self._folder}/{layout.EVENTS}", self._book.offset_before(after)
-        content = await self._means.workers.run(lambda: self._means.disk.read(path, offset))
-        return events_book.parse(content, after)
+        path = f"{self._folder}/{layout.EVENTS}"
+        return await self._means.workers.run(lambda: events_file.read(self._means.disk, path, after, most))
 
     def close(self) -> None:
         """
@@ -194,8 +193,8 @@ class Projections:
         return self._means.workers if heavy else self._means.near
 
     async def _note(self, load: _Load, failure: BaseException | None) -> BaseException | None:
-        if load.events_offset is not None:
-            self._book.note_written(load.events, load.events_offset)
+        if load.events_written:
+            self._book.note_written()
         else:
             self._book.put_back(load.events)
         if load.places is None:
@@ -246,7 +245,8 @@ class Projections:
         content = b"".join(line for _, line in load.events)
         self._means.probes.reach("storage.events.before_append")
         path = f"{self._folder}/{layout.EVENTS}"
-        load.events_offset = disk.append_whole(self._means.disk, path, content, sync=load.sync_events)
+        disk.append_whole(self._means.disk, path, content, sync=load.sync_events)
+        load.events_written = True
         self._means.committer.mention(path)
         self._means.probes.reach("storage.events.after_append")
 

@@ -132,6 +132,24 @@ async def test_events_that_a_finished_run_has_lost_are_told(house: House, caplog
     assert f"the run {RUN} has ended, and its last events are missing" in caplog.messages
 
 
+@pytest.mark.parametrize("lost", [True, False])
+async def test_a_page_tells_whether_the_end_is_there(
+    house: House, lost: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who reads only the first events of a finished run is told of lost ones, and of none that are there."""
+    log = await houses.begun(house)
+    log.add_event(EventType.RUN_STARTED)
+    if not lost:
+        log.add_event(EventType.RUN_ENDED)
+    await houses.end(log)
+    await log.close()
+    with caplog.at_level(logging.ERROR):
+        found = await house.store.read_events(RUN, 0, 1)
+
+    assert houses.types(found) == ["run.created"]
+    assert (f"the run {RUN} has ended, and its last events are missing" in caplog.messages) is lost
+
+
 async def test_an_ended_run_whose_row_was_taken_back_is_opened_once_more(house: House) -> None:
     """A row that a power cut took back comes again as unfinished, so that the service opens its run."""
     log = await houses.begun(house)

@@ -44,6 +44,7 @@ async def test_events_are_numbered_and_read_from_anywhere(house: House) -> None:
     assert [event.seq for event in everything] == sorted({event.seq for event in everything})
     assert everything[1:] == told
     assert behind == told[201:]
+    assert await house.store.read_events(RUN, told[200].seq, 7) == told[201:208]
     assert await house.store.read_events(RUN, told[-1].seq) == []
 
 

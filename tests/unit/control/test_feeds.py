@@ -23,20 +23,23 @@ FUTURE = 2**53
 
 class CountingStore(memory.MemoryStore):
     """
-    A store in memory that counts readings of events, and can refuse them.
+    A store in memory that counts readings of events, measures their pages, and can refuse them.
     """
 
     readings = 0
+    largest = 0
     fault: errors.StorageFault | None = None
 
-    async def read_events(self, run_id: str, after: int = 0) -> list[events.Event]:
+    async def read_events(self, run_id: str, after: int = 0, most: int | None = None) -> list[events.Event]:
         """
         Read events.
         """
         self.readings += 1
         if self.fault is not None:
             raise self.fault
-        return await super().read_events(run_id, after)
+        found = await super().read_events(run_id, after, most)
+        self.largest = max(self.largest, len(found) if most is not None else 0)
+        return found
 
 
 class Following:
@@ -163,6 +166,29 @@ async def test_who_is_slow_reads_for_itself_what_is_not_kept(
 
     assert fast == await numbers(bench, run_id)
     assert [event.seq for event in seen] == fast
+
+
+@pytest.mark.parametrize("page", [1, 2, 3])
+async def test_events_come_page_by_page(bench: pools.Bench, monkeypatch: pytest.MonkeyPatch, page: int) -> None:
+    """A long run is never read as a whole, and whoever follows alone or with others gets everything in order."""
+    monkeypatch.setattr(following, "PAGE_EVENTS", page)
+    monkeypatch.setattr(feeds, "KEPT_EVENTS", 1)
+    held = bench.toolbox.hold("three")
+    run_id = await bench.submit(*toys.tools("one", "two", "three"))
+    await bench.executed("three/1")
+    shared = Following(bench, run_id)
+    slow = shared.batches()
+    seen = list((await pools.soon(anext(slow))).events)
+    early = asyncio.create_task(shared.whole())
+    await pools.idle()
+    held.set()
+    told = await pools.soon(early)
+    seen += [event async for batch in slow for event in batch.events]
+    everything = await numbers(bench, run_id)
+
+    assert told == everything
+    assert [event.seq for event in seen] == everything
+    assert store(bench).largest == page
 
 
 async def test_who_asks_from_a_number_to_come_leaves_the_others_alone(bench: pools.Bench) -> None:

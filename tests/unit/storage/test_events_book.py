@@ -1,14 +1,10 @@
 """
-The events book: which numbers events get, and from where a reader has to read.
+The events book: which numbers events get.
 """
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from app.engine.events import EventType
-from app.storage import events_book
 from app.storage.events_book import BLOCK, EventsBook, Written
 
 AT = "2026-02-10T14:30:00.000Z"
@@ -58,34 +54,3 @@ def test_what_could_not_be_written_comes_first_again() -> None:
     assert len(again) == 3
     assert sync
     assert not book.unwritten
-
-
-@given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 60_000)), max_size=12), st.data())
-def test_a_reader_finds_everything_behind_its_number(writes: list[tuple[int, int]], data: st.DataObject) -> None:
-    """Reading from the offset for a number misses no event behind it, however the file was written."""
-    book, content = EventsBook("r", Written(), taken=0), b""
-    book.open_block(1)
-    numbers: list[int] = []
-    for count, size in writes:
-        numbers += add(book, count, size)
-        lines, _ = book.take()
-        book.note_written(lines, len(content))
-        content += b"".join(line for _, line in lines)
-    after = data.draw(st.sampled_from([0, *numbers]))
-    found = events_book.parse(content[book.offset_before(after) :], after)
-
-    assert [event.seq for event in found] == [number for number in numbers if number > after]
-
-
-def test_a_long_file_is_not_read_from_its_beginning() -> None:
-    """A reader at the end of a long run reads a small part of its events."""
-    book, size = EventsBook("r", Written(), taken=0), 0
-    book.open_block(1)
-    for _ in range(1000):
-        add(book, 1, 1000)
-        lines, _ = book.take()
-        book.note_written(lines, size)
-        size += len(lines[0][1])
-
-    assert size - book.offset_before(book.last - 1) <= 2 * 65_536
-    assert book.offset_before(0) == 0
