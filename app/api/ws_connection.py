@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from contextlib import aclosing
 from typing import Any
 
@@ -47,6 +47,7 @@ class Connection:
         self._max_bytes = max_bytes
         self._sending = asyncio.Lock()
         self._telling: dict[str, asyncio.Task[None]] = {}
+        self._beginning = 0
         self._told: OrderedDict[str, int] = OrderedDict()
         self._sessions: OrderedDict[str, None] = OrderedDict()
 
@@ -105,25 +106,27 @@ class Connection:
                 await self._subscribe(message)
 
     async def _start_recipe(self, message: ws_messages.StartRecipe) -> None:
-        begun = await self._talks.start_recipe(
-            recipe_id=message.recipe_id,
-            agent_session_id=message.session_id,
-            working_dir=message.working_directory,
-            args=_with_choices(message.args, backend=message.backend, model=message.model),
-            idempotency_key=message.idempotency_key,
-        )
-        await self._follow_begun(begun, message.recipe_id)
+        with self._place():
+            begun = await self._talks.start_recipe(
+                recipe_id=message.recipe_id,
+                agent_session_id=message.session_id,
+                working_dir=message.working_directory,
+                args=_with_choices(message.args, backend=message.backend, model=message.model),
+                idempotency_key=message.idempotency_key,
+            )
+            await self._follow_begun(begun, message.recipe_id)
 
     async def _prompt(self, message: ws_messages.Prompt) -> None:
         chosen = {"backend": message.backend, "model": message.model, "system_prompt": message.system_prompt}
-        begun = await self._talks.prompt(
-            text=message.text,
-            agent_session_id=message.session_id,
-            working_dir=message.working_directory,
-            args=_with_choices({}, **chosen),
-            idempotency_key=message.idempotency_key,
-        )
-        await self._follow_begun(begun, None)
+        with self._place():
+            begun = await self._talks.prompt(
+                text=message.text,
+                agent_session_id=message.session_id,
+                working_dir=message.working_directory,
+                args=_with_choices({}, **chosen),
+                idempotency_key=message.idempotency_key,
+            )
+            await self._follow_begun(begun, None)
 
     async def _follow_begun(self, begun: talks.Begun, recipe_id: str | None) -> None:
         if begun.status is states.RunState.PENDING:
@@ -135,19 +138,35 @@ class Connection:
 
     async def _subscribe(self, message: ws_messages.Subscribe) -> None:
         found = await self._talks.runs_of(message.session_id, message.run_id)
-        if len(self._telling) >= MOST_TOLD:
-            raise errors.Conflict(f"at most {MOST_TOLD} runs are told at a time", code="too_many_subscriptions")
+        self._refuse_without_place()
         self._remember(message.session_id)
         for run_id in found:
             if (telling := self._telling.pop(run_id, None)) is not None:
                 telling.cancel()
         self._tell(found[-1], self._tell_all(found, message.after_seq))
 
+    @contextlib.contextmanager
+    def _place(self) -> Iterator[None]:
+        # Kept for a run from before it is begun: nobody is to begin what then cannot be told.
+        self._refuse_without_place()
+        self._beginning = 1
+        try:
+            yield
+        finally:
+            self._beginning = 0
+
+    def _refuse_without_place(self) -> None:
+        if not self._has_place():
+            raise errors.Conflict(f"at most {MOST_TOLD} runs are told at a time", code="too_many_subscriptions")
+
+    def _has_place(self) -> bool:
+        return len(self._telling) + self._beginning < MOST_TOLD
+
     # -- to the client
 
     def _begun(self, start: runs.RunStart) -> None:
         known = joining.conversation(start) in self._sessions or start.run_id in self._told
-        if known and start.run_id not in self._telling and len(self._telling) < MOST_TOLD:
+        if known and start.run_id not in self._telling and self._has_place():
             self._tell(start.run_id, self._tell_run(start.run_id, self._told.get(start.run_id, 0)))
 
     def _tell(self, run_id: str, telling: Coroutine[Any, Any, None]) -> None:

@@ -17,7 +17,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from app.api import ws_protocol
+from app.api import ws_connection, ws_protocol
 from tests.integration import listening, served
 from tests.integration.listening import frame
 from tests.integration.project import Project
@@ -238,6 +238,33 @@ async def test_a_stop_waits_for_nobody(project: Project) -> None:
         took = loop.time() - began
 
     assert took < 4
+
+
+async def test_only_so_many_runs_are_told(service: listening.Listening, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a client begins is counted as well as what it subscribes to; beyond the limit nothing is begun."""
+    monkeypatch.setattr(ws_connection, "MOST_TOLD", 2)
+    service.project.say("prompt", hang=True)
+    prompt = {"text": "Hi!", "backend": "said"}
+    async with service.client() as client, service.client() as other:
+        for one, text in ((client, "Hi!"), (client, "Hi!"), (other, "Ho!")):
+            await one.say("prompt", **prompt | {"text": text})
+            await one.say("get_available_recipes")
+            while (await one.hear())["type"] != "available_recipes":
+                continue
+        runs = {run["description"]: run["run_id"] for run in (await service.http.get("/api/runs")).json()}
+        shown = (await service.http.get(f"/api/runs/{runs['Ho!']}")).json()
+        session_id = shown["task"]["initial_args"]["agent_session_id"]
+        refusals = [
+            await client.ask("prompt", **prompt),
+            await client.ask("start_recipe", **STARTED),
+            await client.ask("subscribe", session_id=session_id),
+        ]
+        begun = (await service.http.get("/api/runs")).json()
+        locked = await other.ask("prompt", **prompt, session_id=session_id)
+
+    assert {refusal.get("code") for refusal in refusals} == {"too_many_subscriptions"}
+    assert len(begun) == 3
+    assert locked["type"] == "session_locked"
 
 
 # -- who may come
