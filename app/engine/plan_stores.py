@@ -8,6 +8,9 @@ from typing import Protocol
 
 from app.engine import plans
 
+CHANGED = "plan_changed"
+"""Code of a change that is not written over what somebody else has written since."""
+
 
 class PlanStore(Protocol):
     """
@@ -22,12 +25,17 @@ class PlanStore(Protocol):
             errors.Conflict: `plan_damaged`; its file cannot be read, `flaws` tells why.
         """
 
-    async def put(self, plan: plans.Plan) -> None:
+    async def put(self, plan: plans.Plan, known: plans.Plan | None = None) -> None:
         """
         Replace a plan's file, or make it; done once it is durable. Once begun that ends, whatever becomes of the
         caller.
 
+        Args:
+            known: What the file must still say; None: whatever it says.
+
         Raises:
+            errors.Conflict: `plan_changed`, `plan_damaged`; it says something else, is gone, or cannot be read any
+                more, and stays as it is.
             errors.StorageFault: it could not be made durable; the file is as before, or as it was to become.
         """
 

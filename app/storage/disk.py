@@ -179,7 +179,14 @@ class Disk(Protocol):
 
 
 def replace(
-    disk: Disk, path: str, content: bytes, *, sync: bool, reach: Callable[[str], None] | None = None, at: str = ""
+    disk: Disk,
+    path: str,
+    content: bytes,
+    *,
+    sync: bool,
+    reach: Callable[[str], None] | None = None,
+    at: str = "",
+    check: Callable[[], None] | None = None,
 ) -> Signature:
     """
     Replace a file in one move: a temporary file beside it, then a rename; return the signature of what was written.
@@ -187,6 +194,7 @@ def replace(
     Args:
         sync: Whether the content and the name are durable afterwards.
         at: Beginning of the names of the points passed, e.g. `storage.snapshot`.
+        check: Called at the last moment before the file changes; it stays as it is if that raises.
     """
     reach = reach or probes.NoProbes().reach
     folder, slash, name = path.rpartition("/")
@@ -196,6 +204,8 @@ def replace(
     # Under its own name somebody else may change the file at once.
     signature = disk.signature(fresh)
     reach(f"{at}.before_rename")
+    if check is not None:
+        _checked(disk, fresh, check)
     disk.rename(fresh, path)
     reach(f"{at}.after_rename")
     if sync:
@@ -263,3 +273,12 @@ def try_writing(disk: Disk, path: str) -> None:
     """
     disk.write(path, bytes(_CHUNK_BYTES), sync=True)
     disk.remove(path)
+
+
+def _checked(disk: Disk, fresh: str, check: Callable[[], None]) -> None:
+    try:
+        check()
+    except BaseException:
+        with contextlib.suppress(OSError):
+            disk.remove(fresh)
+        raise

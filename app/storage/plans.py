@@ -8,14 +8,14 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from weakref import WeakValueDictionary
 
 from app import errors
-from app.engine import plain, plan_files, plans
+from app.engine import plain, plan_files, plan_stores, plans
 from app.storage import disk, layout, workers
 from app.storage.disk import Disk, Signature
 from app.storage.means import Means
@@ -67,11 +67,11 @@ class Plans:
         self._remember(found)
         return found.plan
 
-    async def put(self, plan: plans.Plan) -> None:
+    async def put(self, plan: plans.Plan, known: plans.Plan | None = None) -> None:
         """
         Replace a plan's file, or make it; once begun that ends, whatever becomes of the caller.
         """
-        await workers.uncut(self._put(plan))
+        await workers.uncut(self._put(plan, known))
 
     async def remove(self, session_id: str) -> None:
         """
@@ -112,13 +112,15 @@ class Plans:
             wanted = [each for each in wanted if _place(each) < query.cursor]
         return sorted(wanted, key=_place, reverse=True)[: query.limit]
 
-    async def _put(self, plan: plans.Plan) -> None:
+    async def _put(self, plan: plans.Plan, known: plans.Plan | None) -> None:
         path = layout.plan_file(plan.session_id)
         # Files of two changes must come in their order, and are built under one name.
         turn = self._turns.setdefault(plan.session_id, asyncio.Lock())
         async with turn:
+            kept = self._known.get(plan.session_id)
+            check = partial(_expect, self._means.disk, known, kept) if known is not None else None
             try:
-                signature = await self._means.workers.run(lambda: self._replaced(path, plan))
+                signature = await self._means.workers.run(lambda: self._replaced(path, plan, check))
             except OSError as error:
                 raise self._means.room.failed(path, error) from error
             name = layout.file_name(plan.session_id)
@@ -150,14 +152,17 @@ class Plans:
         with contextlib.suppress(FileNotFoundError):
             files.remove(layout.plan_marker(layout.PLANS_MADE, session_id))
 
-    def _replaced(self, path: str, plan: plans.Plan) -> Signature:
+    def _replaced(self, path: str, plan: plans.Plan, check: Callable[[], None] | None) -> Signature:
+        if check is not None:
+            # Of what is gone or changed already nothing is built.
+            check()
         content = plain.encode(plan.to_json()) + b"\n"
         files, reach = self._means.disk, self._means.probes.reach
         if not files.has_file(path):
             # Where a file is, the name of its folder is durable.
             files.add_folder(path.rpartition("/")[0])
             files.sync_folder(layout.PLANS)
-        signature = disk.replace(files, path, content, sync=True, reach=reach, at="storage.plan")
+        signature = disk.replace(files, path, content, sync=True, reach=reach, at="storage.plan", check=check)
         if not files.has_file(layout.plan_marker(layout.PLANS_MADE, plan.session_id)):
             # Behind the file, so that none is missed that was never there.
             self._mark(layout.PLANS_MADE, plan.session_id)
@@ -215,6 +220,20 @@ def _found(files: Disk, session_id: str, known: _Known | None) -> _Known | None:
         return known
     plan = _read(files, session_id)
     return None if plan is None else _Known(signature, plan)
+
+
+def _expect(files: Disk, known: plans.Plan, kept: _Known | None) -> None:
+    """
+    Refuse to go on where a plan's file does not say what is known of it.
+    """
+    found = _found(files, known.session_id, kept)
+    if found is None or not _says_the_same(found.plan, known):
+        told = f"the file of the plan {known.session_id} has been changed by somebody else; it stays as it is"
+        raise errors.Conflict(told, code=plan_stores.CHANGED, detail={"session_id": known.session_id})
+
+
+def _says_the_same(one: plans.Plan, other: plans.Plan) -> bool:
+    return one is other or plain.canonical(one.to_json()) == plain.canonical(other.to_json())
 
 
 def _read(files: Disk, session_id: str) -> plans.Plan | None:

@@ -5,6 +5,7 @@ Session plans in any store: kept by their sessions, listed in order without bein
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
 import json
 import logging
@@ -345,6 +346,47 @@ class TestByHand:
         assert found is not None
         assert (found.status, len(found.tasks)) == (PlanState.RUNNING, 2)
         assert await listed(house) == [("sp_1", "running", 1)]
+
+    @pytest.mark.parametrize("moment", [None, "before_write", "before_rename"])
+    @pytest.mark.parametrize(
+        ("content", "code"),
+        [(json.dumps(BY_HAND).encode(), "plan_changed"), (b"{", "plan_damaged"), (None, "plan_changed")],
+    )
+    async def test_what_nobody_has_read_is_not_written_over(
+        self, house: House, moment: str | None, content: bytes | None, code: str
+    ) -> None:
+        """A change of what stood there before is refused, up to the move that would show it, and leaves nothing."""
+        store = await house.open()
+        await store.plans.put(made())
+
+        def meddle() -> None:
+            if content is None:
+                house.files().remove(PATH)
+            else:
+                by_hand(house, content)
+
+        if moment is None:
+            meddle()
+        else:
+            house.passed.at[f"storage.plan.{moment}"] = meddle
+        with pytest.raises(errors.Conflict) as refused:
+            await store.plans.put(made(revision=2), known=made())
+
+        assert refused.value.code == code
+        assert house.files().names("sessions/sp_1") == ([] if content is None else ["plan.json"])
+        assert content is None or house.files().read(PATH) == content
+
+    async def test_one_that_says_the_same_may_be_written_over(self, house: House) -> None:
+        """A file that was only formatted otherwise holds nothing that a change could lose, whoever remembers it."""
+        store = await house.open()
+        known = made(tasks=(Task(id=1, description="First", recipe_id="draft", args={"b": [1.5, None], "a": {}}),))
+        await store.plans.put(known)
+        by_hand(house, json.dumps(known.to_json(), indent=4, sort_keys=True).encode())
+        await store.plans.put(dataclasses.replace(known, revision=2), known=known)
+        store = await house.crash()
+        await store.plans.put(dataclasses.replace(known, revision=3), known=dataclasses.replace(known, revision=2))
+
+        assert await listed(house) == [("sp_1", "draft", 3)]
 
     async def test_the_letter_of_the_document_is_enough(self, house: House) -> None:
         """A plan without any field of ours is read and listed, and what we do not know of it stays."""

@@ -74,7 +74,7 @@ class Advance:
             resting: Runs that wait for a person, so that they are in nobody's way.
 
         Raises:
-            errors.Conflict: `plan_damaged`.
+            errors.Conflict: `plan_damaged`; `plan_changed`, its file was changed by hand meanwhile.
             errors.NoRoom, errors.Unavailable, errors.StorageFault: it cannot go on now; nothing is lost.
         """
         plan = await self._keeper.find(session_id)
@@ -136,12 +136,14 @@ class Advance:
 
     async def _ask_chief(self, plan: plans.Plan) -> plans.Plan:
         try:
-            run_id = await self._chief.start(plan)
+            run_id: str | None = await self._chief.start(plan)
         except (errors.NoRoom, errors.Unavailable):
             raise
         except errors.ControlRoomError as error:
-            _log.warning("the chief cannot be asked: %s", error.message, extra={"session_id": plan.session_id})
-            return await self._keeper.write(plan, moves.unplanned(plan, tasks.refusal(error), self._keeper.now()))
+            run_id = _made_before(error)
+            if run_id is None:
+                _log.warning("the chief cannot be asked: %s", error.message, extra={"session_id": plan.session_id})
+                return await self._keeper.write(plan, moves.unplanned(plan, tasks.refusal(error), self._keeper.now()))
         return await self._keeper.write(plan, dataclasses.replace(plan, chief_run_id=run_id))
 
     # -- tasks
@@ -172,6 +174,9 @@ class Advance:
         except (errors.NoRoom, errors.Unavailable):
             raise
         except errors.ControlRoomError as error:
+            run_id = _made_before(error)
+            if run_id is not None:
+                return moves.with_run(plan, task.id, run_id, at)
             facts = {"session_id": plan.session_id, "task": task.id, "code": error.code}
             _log.warning("no run can be made: %s", error.message, extra=facts)
             return moves.refused(plan, task.id, tasks.refusal(error), at)
@@ -190,6 +195,14 @@ def _is_unscoped(task: plans.Task) -> bool:
     # Plans written by hand have tasks without recipe and question.
     begun = task.begun or task.status is plans.TaskState.FAILED
     return not begun and task.recipe_id is None and task.scoping_question is None
+
+
+def _made_before(error: errors.ControlRoomError) -> str | None:
+    """
+    Return the run that was made under the same key, before somebody changed by hand what it is made of.
+    """
+    run_id = error.detail.get("run_id") if error.code == "idempotency_conflict" else None
+    return run_id if isinstance(run_id, str) else None
 
 
 def _why(run_id: str, fact: RunFact) -> Mapping[str, plain.Json]:

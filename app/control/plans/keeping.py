@@ -106,6 +106,7 @@ class Keeper:
         Of tasks that failed since, issues are opened first, so that a crash between the two leaves none out.
 
         Raises:
+            errors.Conflict: `plan_changed`, `plan_damaged`; its file does not say any more what is known.
             errors.StorageFault: something could not be made durable.
         """
         renewed = rules.renewed(known, changed, self.now())
@@ -114,7 +115,7 @@ class Keeper:
         for issue in _new_troubles(known, renewed, self._masker):
             await self._open(issue)
         try:
-            await self._kept.put(renewed)
+            await self._kept.put(renewed, known)
         finally:
             # Even if it is not certain what the file holds now, it may be something new.
             self.tell(renewed.session_id)

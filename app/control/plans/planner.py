@@ -17,7 +17,7 @@ from app.control.plans.advancing import Advance
 from app.control.plans.facts import Facts
 from app.control.plans.keeping import Keeper
 from app.control.plans.rules import RunFact
-from app.engine import plans, runs
+from app.engine import plan_stores, plans, runs
 
 FIRST_PAUSE_SECONDS = 1.0
 """Time after which a plan is tried again that could not go on; it doubles from try to try."""
@@ -192,6 +192,12 @@ class Planner:
                     facts = {"session_id": session_id, "code": error.code}
                     _log.warning("the plan waits: %s", error.message, extra=facts)
                     pause = _longer(pause)
+                except errors.Conflict as error:
+                    if error.code != plan_stores.CHANGED:
+                        raise
+                    # What was begun meanwhile is found again by its key.
+                    _log.info("%s; it is read again", error.message, extra={"session_id": session_id})
+                    continue
                 else:
                     if plan is None or (_is_over(plan, worker) and not worker.bell.is_set()):
                         return

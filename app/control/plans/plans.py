@@ -19,7 +19,7 @@ from app.control.plans.planner import Planner
 from app.control.plans.requests import Answer, Created, NewPlan, NewTask, TaskEdit
 from app.control.plans.taking import Chief
 from app.control.plans.waiting import Waiter
-from app.engine import plans
+from app.engine import plan_stores, plans
 
 _Change: TypeAlias = Callable[[plans.Plan, str], plans.Plan | Awaitable[plans.Plan]]
 
@@ -251,8 +251,10 @@ class Plans:
             errors.ControlRoomError: its run cannot be sent on.
         """
 
+        sent_on = set[str]()
+
         async def change(plan: plans.Plan, at: str) -> plans.Plan:
-            return await self._retried(plan, task_id, at, fresh)
+            return await self._retried(plan, task_id, at, fresh, sent_on)
 
         return await self._change(session_id, revision, change)
 
@@ -262,7 +264,7 @@ class Plans:
         try:
             with faults.told():
                 async with self._keeper.turn(session_id):
-                    plan = await self._changed(await self._keeper.get(session_id), revision, change)
+                    plan = await self._changed(session_id, revision, change)
         except errors.NoRoom:
             # The file may have become what it was to become all the same.
             self._planner.look_at(session_id)
@@ -270,17 +272,25 @@ class Plans:
         self._planner.look_at(session_id)
         return plan
 
-    async def _changed(self, kept: plans.Plan, revision: int | None, change: _Change) -> plans.Plan:
-        rules.expect(kept, revision)
-        made = change(await self._advance.settled(kept), self._keeper.now())
-        return await self._keeper.write(kept, made if isinstance(made, plans.Plan) else await made)
+    async def _changed(self, session_id: str, revision: int | None, change: _Change) -> plans.Plan:
+        while True:
+            kept = await self._keeper.get(session_id)
+            rules.expect(kept, revision)
+            made = change(await self._advance.settled(kept), self._keeper.now())
+            changed = made if isinstance(made, plans.Plan) else await made
+            try:
+                return await self._keeper.write(kept, changed)
+            except errors.Conflict as error:
+                # Its file was changed by hand since it was read, and is what the change builds on now.
+                if error.code != plan_stores.CHANGED:
+                    raise
 
     async def _with_chief(self, plan: plans.Plan) -> plans.Plan:
         if not plan.awaits_chief:
             return plan
         try:
             return await self._advance.advance(plan.session_id, {}) or plan
-        except (errors.NoRoom, errors.Unavailable, errors.StorageFault):
+        except (errors.Conflict, errors.NoRoom, errors.Unavailable, errors.StorageFault):
             # The plan is made; the planner asks the chief as soon as that can be.
             return plan
 
@@ -293,11 +303,17 @@ class Plans:
             run_id = None
         return rules.changed(plan, at, status=plans.PlanState.DRAFT, awaits_chief=True, chief_run_id=run_id, error=None)
 
-    async def _retried(self, plan: plans.Plan, task_id: int, at: str, fresh: bool) -> plans.Plan:
+    async def _retried(self, plan: plans.Plan, task_id: int, at: str, fresh: bool, sent_on: set[str]) -> plans.Plan:
+        if rules.the_task(plan, task_id).run_id in sent_on:
+            # By this very request, whose note the file did not take.
+            return moves.started(plan, at) if plan.status is plans.PlanState.FAILED and rules.can_go_on(plan) else plan
         # Whether it may be is seen before anything is done.
         changed = moves.retried(plan, task_id, at, fresh=fresh)
         run_id = rules.the_task(changed, task_id).run_id
-        if run_id is None or await self._advance.sent_on(run_id):
+        if run_id is None:
+            return changed
+        if await self._advance.sent_on(run_id):
+            sent_on.add(run_id)
             return changed
         return moves.retried(plan, task_id, at, fresh=True)
 
