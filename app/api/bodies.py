@@ -18,6 +18,15 @@ LabelName = Annotated[str, Field(pattern=requests.LABEL_NAME_PATTERN)]
 LabelValue = Annotated[str, Field(max_length=requests.LABEL_CHARACTERS)]
 """Value of a label."""
 
+RunsAbove = Annotated[
+    Annotated[int, Field(ge=requests.RUNS_ABOVE[0], le=requests.RUNS_ABOVE[-1])] | None,
+    Field(
+        description="How many runs are above, where the run that asks may be one of another project; by default it is "
+        "one of this service."
+    ),
+]
+"""How deep a request comes from."""
+
 
 def strict(*examples: dict[str, Any], **schema: Any) -> ConfigDict:
     """
@@ -64,6 +73,7 @@ class StartBody(BaseModel):
     exclusive_workspace: bool = Field(False, description="Hold the workspace alone from start to end.")
     share_workspace: bool = Field(False, description="Share the workspace, as runs of agent recipes do not unasked.")
     parent_run_id: str | None = Field(None, description="Run that asks; runs may start runs only so deep.")
+    runs_above: RunsAbove = None
     recipe: dict[str, Any] | str | None = Field(
         None,
         description="A recipe brought along, as an object or as text, where CONTROL_ROOM_INLINE_RECIPES allows it.",

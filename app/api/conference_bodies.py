@@ -55,6 +55,7 @@ class ConferenceBody(BaseModel):
     )
     priority: int = Field(0, ge=requests.PRIORITIES[0], le=requests.PRIORITIES[-1], description="Higher goes first.")
     parent_run_id: str | None = Field(None, description="Run that asks; runs may start runs only so deep.")
+    runs_above: bodies.RunsAbove = None
 
     def conference(self, idempotency_key: str | None) -> conferences.NewConference:
         """

@@ -123,6 +123,7 @@ class PlanBody(BaseModel):
         description="Priority of its runs; higher goes first.",
     )
     parent_run_id: str | None = Field(None, description="Run that asks; runs may start runs only so deep.")
+    runs_above: bodies.RunsAbove = None
 
     def plan(self, idempotency_key: str | None) -> requests.NewPlan:
         """

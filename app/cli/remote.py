@@ -28,7 +28,7 @@ _QUIET_STREAM_SECONDS = 120.0
 
 _WITHOUT_BODY = {httpx.codes.NO_CONTENT, httpx.codes.NOT_MODIFIED}
 
-_NOT_IN_BODY = {"idempotency_key", "owner", "runs_above"}
+_NOT_IN_BODY = {"idempotency_key", "owner"}
 
 _OF_STATUS: Mapping[int, type[errors.ControlRoomError]] = {
     401: errors.ConfigurationError,

@@ -52,7 +52,7 @@ class ServicePlans:
         """
         Post a plan.
         """
-        body = _given(new, _BLANK_PLAN, without={"idempotency_key", "runs_above", "tasks"})
+        body = _given(new, _BLANK_PLAN, without={"idempotency_key", "tasks"})
         if new.tasks:
             body["tasks"] = [_task(task) for task in new.tasks]
         headers = keyed(new.idempotency_key)

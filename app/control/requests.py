@@ -34,6 +34,9 @@ DESCRIPTION_CHARACTERS = 20_000
 PRIORITIES = range(-100, 101)
 """Priorities; higher goes first."""
 
+RUNS_ABOVE = range(1_001)
+"""How many runs a request may tell to be above it."""
+
 _SEPARATE = frozenset({"idempotency_key", "owner", "runs_above"})
 
 

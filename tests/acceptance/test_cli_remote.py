@@ -241,3 +241,17 @@ def test_server_of_another_kind_is_exit_code_5():
 
     assert "text/html" in odd.stderr
     assert "500" in broken.stderr
+
+
+def test_runs_above_in_another_project_are_told(project: programs.Project, service: programs.Service):
+    """
+    A command of a run of another project starts a run by a service, too, and is held to the same depth.
+    """
+    words = ("run", "small", "--arg", "words=gate", "--server", service.url)
+    above = {"CONTROL_ROOM_RUN_ID": "20260210T143000Z-abc123"}
+    started = programs.asked(*words, "--detach", CONTROL_ROOM_DEPTH="1", **above)
+    refused = programs.control_room(*words, code=2, CONTROL_ROOM_DEPTH="3", **above)
+    start = json.loads((project.data / "runs" / started["run_id"] / "start.json").read_text())
+
+    assert start["depth"] == 2
+    assert "[depth_exceeded]" in refused.stderr

@@ -485,19 +485,19 @@ def test_run_that_asks_ends_the_following(project: programs.Project, tmp_path: P
     assert ended.stdout.splitlines()[-1] == f"plan {session} done: 1 done"
 
 
-def test_plan_counts_the_runs_above_it_in_another_project(project: programs.Project):
+def test_plan_counts_the_runs_above_it_in_another_project(project: programs.Project, place: tuple[str, ...]):
     """
     A command of a run of another project makes a plan all the same; its runs are as deep, and held to the same depth.
     """
     above: dict[str, Any] = {"CONTROL_ROOM_RUN_ID": "20260210T143000Z-abc123", "CONTROL_ROOM_DEPTH": "1"}
     (project.path / "plan.json").write_text(json.dumps({"tasks": [GATE]}))
-    file = ("plan", "create", "--file", project.path / "plan.json")
-    session_id = programs.asked(*file, project=project, **above)["session_id"]
-    programs.control_room("plan", "approve", session_id, project=project)
-    programs.control_room("plan", "start", session_id, project=project)
-    (run_id,) = (run["run_id"] for run in programs.asked("runs", "list", "--session", session_id, project=project))
+    file = ("plan", "create", "--file", project.path / "plan.json", *place)
+    session_id = programs.asked(*file, **above)["session_id"]
+    plan("approve", session_id, *place)
+    plan("start", session_id, *place)
+    (run_id,) = (run["run_id"] for run in programs.asked("runs", "list", "--session", session_id, *place))
     deep = above | {"CONTROL_ROOM_DEPTH": "3"}
-    refused = programs.control_room(*file, project=project, code=2, **deep)
+    refused = programs.control_room(*file, code=2, **deep)
 
     assert json.loads((project.data / "runs" / run_id / "start.json").read_text())["depth"] == 2
     assert "[depth_exceeded]" in refused.stderr

@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.integration import conferring, served
 from tests.integration import project as projects
-from tests.integration import served
 
 RUN_ID = re.compile(r"\d{8}T\d{6}Z-[a-z0-9]{6}")
 
@@ -300,3 +300,36 @@ async def test_a_recipe_may_be_brought_along_where_allowed(project: projects.Pro
     assert [shown["recipe_id"] for shown in ended] == ["brought", "brought"]
     assert (broken.status_code, broken.json()["code"]) == (400, "recipe_invalid")
     assert "brought" not in listed
+
+
+@pytest.mark.parametrize(
+    ("address", "body"),
+    [
+        ("/api/runs", {"recipe_id": "quick"}),
+        ("/api/conferences", {"message": "Why?", "allowed_tools": []}),
+        ("/api/sessions", {"tasks": [{"description": "look around"}]}),
+    ],
+)
+async def test_a_run_of_another_project_asks(project: projects.Project, address: str, body: dict[str, Any]) -> None:
+    """Who tells how many runs are above it may be of another project; what it asks for is as deep, and no deeper."""
+    conferring.prepare(project)
+    parent = {"parent_run_id": "20260210T143000Z-abc123"}
+    async with served.in_process(project) as service:
+        answers = {
+            above: await service.http.post(address, json=body | parent | {"runs_above": above})
+            for above in (2, 4, -1, 1_001, True, "2", None)
+        }
+        unknown = await service.http.post(address, json=body | parent)
+
+    made = answers[2].json()
+    kept = f"runs/{made['run_id']}/start.json" if "run_id" in made else f"sessions/{made['session_id']}/plan.json"
+    facts = json.loads((project.data / kept).read_text(encoding="utf-8"))
+
+    assert (answers[2].status_code, facts.get("depth", facts.get("runs_above"))) == (201, 2)
+    assert [(answer.status_code, answer.json()["code"]) for answer in (answers[4], answers[None], unknown)] == [
+        (400, "depth_exceeded"),
+        (400, "unknown_parent"),
+        (400, "unknown_parent"),
+    ]
+    for above in (-1, 1_001, True, "2"):
+        assert (answers[above].status_code, answers[above].json()["flaws"][0]["path"]) == (400, "$.runs_above")
