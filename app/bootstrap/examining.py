@@ -21,7 +21,7 @@ from app.bootstrap.references import (
 from app.bootstrap.worlds import real_world
 from app.control import prompts
 from app.processes import containment, supervisor
-from app.storage import agent_sessions
+from app.storage import agent_sessions, room
 
 
 def examine(chosen: settings.Settings) -> list[settings.Remark]:
@@ -116,9 +116,14 @@ def _unused_backends(chosen: settings.Settings, people: configuration.Roster) ->
 def _lack_of_a_folder(data_directory: Path) -> list[settings.Remark]:
     there = next(path for path in (data_directory, *data_directory.parents) if os.path.exists(path))
     # The rights of a folder of its own are set by whoever uses it.
-    if there.is_dir() and (there == data_directory or os.access(there, os.W_OK | os.X_OK)):
+    if not there.is_dir():
+        problem = "is no folder"
+    elif there != data_directory and not os.access(there, os.W_OK | os.X_OK):
+        problem = "cannot be written"
+    elif room.is_full(there):
+        problem = "has no space left on its disk"
+    else:
         return []
-    problem = "cannot be written" if there.is_dir() else "is no folder"
     return [settings.Remark(setting=f"{settings.PREFIX}DATA_DIRECTORY", message=f"{there} {problem}", fatal=True)]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from app import clock, errors
 from app.engine import plain
-from app.storage import layout, os_disk
+from app.storage import layout, os_disk, room
 from app.storage.os_disk import OsDisk, OsLock
 
 _IDENTITY = "data_directory_id"
@@ -100,8 +100,7 @@ class DataDirectory:
             self._ignore()
             self._identity = self._identified()
         except OSError as error:
-            message = f"the data directory {self.path} cannot be used: {error.strerror or error}"
-            raise errors.ConfigurationError(message, code="data_directory_unusable") from error
+            raise room.unusable(self.path, error) from error
         return self._identity
 
     def index_url(self) -> str:
@@ -116,6 +115,7 @@ class DataDirectory:
 
         Raises:
             errors.DataDirectoryBusy: another process is; `detail` says which: `pid, host, since, url`.
+            errors.ConfigurationError: it cannot be written.
         """
         self.prepare()
         lock = self._locked()
@@ -123,7 +123,11 @@ class DataDirectory:
             raise self._busy()
         facts = {"pid": os.getpid(), "host": socket.gethostname(), "since": clock.stamp(self._clock.now())}
         held = ServiceLock(self._disk, lock, facts)
-        held.announce(None)
+        try:
+            held.announce(None)
+        except OSError as error:
+            held.release()
+            raise room.unusable(self.path, error) from error
         return held
 
     def service(self) -> dict[str, Any] | None:

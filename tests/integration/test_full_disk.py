@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from app.cli import root
 from tests.integration import project as projects
 from tests.integration import served
 
@@ -119,6 +120,31 @@ async def test_an_order_that_cannot_be_written_changes_nothing(disk: SmallDisk) 
 
     assert (refused.status_code, refused.json()["code"]) == (507, "no_room")
     assert (answered.status_code, ended["status"]) == (200, "cancelled")
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_a_command_tells_what_is_full(disk: SmallDisk, capsys: pytest.CaptureFixture[str], used: bool) -> None:
+    """A command of a project on a full disk names what has no room and what to do, before anything is changed."""
+    project = projects.Project(disk.root / "project")
+    place = ["--project", str(project.root)]
+    if used:
+        assert root.execute(["run", "quick", *place]) == 0
+    disk.fill()
+    capsys.readouterr()
+    told = {}
+    for command in (["run", "quick"], ["recipes", "list"], ["plan", "create", "sweep"], ["config", "check"]):
+        assert root.execute([*command, *place]) == 5
+        told[command[0]] = "".join(capsys.readouterr())
+    disk.free()
+    ended = root.execute(["run", "quick", *place])
+
+    checked = told.pop("config")
+    assert "CONTROL_ROOM_DATA_DIRECTORY" in checked
+    assert "has no space left on its disk" in checked
+    for line in told.values():
+        assert str(project.root / ".control-room") in line
+        assert line.endswith("no space is left on its disk; make room there, then repeat the command [no_room]\n")
+    assert ended == 0
 
 
 async def order_until_refused(service: served.Served, run_id: str) -> httpx.Response:

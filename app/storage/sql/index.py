@@ -17,6 +17,7 @@ from sqlalchemy import Engine, exc, make_url
 
 from app import errors
 from app.engine import issues, runs, states, stores
+from app.storage import room
 from app.storage.index import IndexedRun, ReceiptPlace
 from app.storage.sql import issues as issue_rows
 from app.storage.sql import lists, migrations, queries, sessions
@@ -258,6 +259,9 @@ class SqlIndex:
         try:
             return self._migrated_or_renewed()
         except (exc.SQLAlchemyError, ImportError, OSError) as error:
+            file = None if isinstance(error, exc.ArgumentError) else _file(self._url)
+            if file is not None and room.is_full(file.parent):
+                raise room.no_room(f"the index {file}") from error
             reason = getattr(error, "orig", None) or error
             if isinstance(error, ModuleNotFoundError):
                 reason = f"its driver, the package {error.name}, is not installed"
