@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from app import clock, errors
 from app.engine import decisions, events, plain, records, runs, states
-from app.storage import blobs, disk, layout
+from app.storage import blobs, disk, layout, workers
 from app.storage.authority import Authority
 from app.storage.bookmarks import Bookmark, Released
 from app.storage.disk import Lock
@@ -216,14 +216,8 @@ class FolderLog:
         Raises:
             errors.StorageFault: there is still no room.
         """
-        self._healing = self._healing or asyncio.Lock()
-        async with self._healing:
-            await self._mend()
-            await self._steps.heal()
-            await self._control.heal()
-            await self._pay()
-            if not self._means.room.free:
-                await self._written(".room", lambda: disk.try_writing(self._means.disk, f"{self._folder}/.room"))
+        # Even if whoever asked is cut off: a copy that came late would take back what was written after the next one.
+        await workers.uncut(self._heal())
 
     async def close(self) -> None:
         """
@@ -232,6 +226,9 @@ class FolderLog:
         if self._closed:
             return
         self._closed = True
+        if self._healing is not None:
+            async with self._healing:
+                pass
         await self._steps.close()
         await self._control.close()
         await self._pay()
@@ -278,6 +275,18 @@ class FolderLog:
         Number events as if the folder had never been set aside.
         """
         self._book.go_on(self.loaded.decisions.taken, bookmark.event)
+
+    async def _heal(self) -> None:
+        self._healing = self._healing or asyncio.Lock()
+        async with self._healing:
+            if self._closed:
+                raise errors.StorageFault(f"{self._folder} is closed", detail={"file": self._folder})
+            await self._mend()
+            await self._steps.heal()
+            await self._control.heal()
+            await self._pay()
+            if not self._means.room.free:
+                await self._written(".room", lambda: disk.try_writing(self._means.disk, f"{self._folder}/.room"))
 
     # -- decisions
 

@@ -1,0 +1,114 @@
+"""
+Healing that is cut off: whatever becomes of who asked for it, no line that counts is taken back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from app import errors
+from app.storage.folder_log import FolderLog
+from tests.conformance import houses
+from tests.conformance.houses import RUN
+
+A_WHILE_SECONDS = 0.2
+
+
+class Late:
+    """
+    A copy of a journal that is ready, and waits until it may take the journal's place.
+    """
+
+    def __init__(self, passed: houses.Passed) -> None:
+        self.ready, self.may_go_on, self._over = threading.Event(), threading.Event(), threading.Event()
+        self._passed = passed
+        passed.at["storage.heal.before_write"] = self._wait
+
+        passed.at["storage.heal.after_rename"] = self._over.set
+
+    async def is_over(self) -> None:
+        """
+        Wait until it has taken that place.
+        """
+        await asyncio.to_thread(self._over.wait)
+
+    def _wait(self) -> None:
+        # The first one only.
+        if self._passed.points["storage.heal.before_write"] == 1:
+            self.ready.set()
+            self.may_go_on.wait()
+            self._over.clear()
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[houses.FolderHouse]:
+    """
+    Give a house for a store on the machine's disk.
+    """
+    made = houses.FolderHouse(tmp_path, b"")
+    yield made
+    made.faults.lift()
+    await made.store.close()
+
+
+async def cut_off(house: houses.FolderHouse, log: FolderLog) -> Late:
+    """
+    Let a line be refused, and cut off the healing when its copy is ready.
+    """
+    house.faults.refuse("write", "steps.jsonl")
+    with pytest.raises(errors.StorageFault):
+        await log.append_step(houses.step("b"))
+    house.faults.lift()
+    late = Late(house.passed)
+    healing = asyncio.create_task(log.heal())
+    await asyncio.to_thread(late.ready.wait)
+    healing.cancel()
+    await asyncio.wait([healing])
+    assert healing.cancelled()
+    return late
+
+
+async def test_a_copy_that_comes_late_takes_nothing_back(house: houses.FolderHouse) -> None:
+    """After a healing that was cut off the next one waits for it, and what is written then stays."""
+    log = await houses.begun(house)
+    await log.append_step(houses.step("a"))
+    late = await cut_off(house, log)
+    again = asyncio.create_task(log.heal())
+    await asyncio.wait([again], timeout=A_WHILE_SECONDS)
+    if waited := not again.done():
+        late.may_go_on.set()
+    await again
+    await log.append_step(houses.step("b"))
+    late.may_go_on.set()
+    await log.close()
+    await late.is_over()
+
+    assert waited
+    assert [record.key for record in (await house.store.read(RUN)).records] == ["a", "b"]
+
+
+async def test_a_run_is_not_let_go_of_before_its_copy_is_in_place(house: houses.FolderHouse) -> None:
+    """Closing waits for a healing that was cut off, so that whoever opens the run next is not taken anything back."""
+    log = await houses.begun(house)
+    await log.append_step(houses.step("a"))
+    late = await cut_off(house, log)
+    closing = asyncio.create_task(log.close())
+    await asyncio.wait([closing], timeout=A_WHILE_SECONDS)
+    if waited := not closing.done():
+        late.may_go_on.set()
+    await closing
+    again = await house.store.open(RUN)
+    await again.append_step(houses.step("b"))
+    late.may_go_on.set()
+    await again.close()
+    await late.is_over()
+
+    assert waited
+    assert [record.key for record in (await house.store.read(RUN)).records] == ["a", "b"]
+    with pytest.raises(errors.StorageFault):
+        await log.heal()
