@@ -51,11 +51,13 @@ class Durability:
         self._healing = self._healing or asyncio.Lock()
         async with self._healing:
             self._tell(fault)
-            wait = _FIRST_WAIT_SECONDS
-            while self.fault is not None:
-                await self._wait(wait)
-                wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
-                await self._try()
+            try:
+                await self._outwait()
+            except BaseException:
+                # Who is cut off waits for nothing any more; whoever still does says so in its turn.
+                self.fault = None
+                self._changed()
+                raise
 
     def abandon(self) -> None:
         """
@@ -67,6 +69,13 @@ class Durability:
         self.fault = fault
         self._log.add_event(EventType.STORAGE_FAILED, fault.key, {"error": fault.to_json()})
         self._changed()
+
+    async def _outwait(self) -> None:
+        wait = _FIRST_WAIT_SECONDS
+        while self.fault is not None:
+            await self._wait(wait)
+            wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
+            await self._try()
 
     async def _wait(self, seconds: float) -> None:
         sleeping = asyncio.ensure_future(self._clock.sleep(seconds))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app import errors
-from app.engine import operations, records, runs
+from app.engine import decisions, operations, records, runs
 from app.engine.states import RunState
 from tests.unit.engine import logs
 
@@ -91,6 +91,22 @@ async def test_a_stop_does_not_wait_for_room() -> None:
     assert bench.disk.recorded() == []
     assert await bench.run() is RunState.DONE
     assert bench.disk.recorded() == ["step"]
+
+
+async def test_who_gives_up_waiting_for_room_shows_no_fault_any_more() -> None:
+    """A run that is cancelled while a step still waits, though there is room again, is shown as it has ended."""
+    bench, full = asking(ISSUE, 1)
+    runner = bench.runner()
+    running = asyncio.create_task(runner.run())
+    await until(lambda: full.tries and bench.clock.next_wake_seconds() is not None)
+    shown = (runner.view().error or {})["code"]
+    await bench.log.decide(decisions.DecisionKind.CANCEL_REQUESTED, {})
+    runner.cancel()
+
+    assert await asyncio.wait_for(running, 5) is RunState.CANCELLED
+    assert shown == "storage_error"
+    assert runner.view().status is RunState.CANCELLED
+    assert (bench.disk.files["run.json"]["status"], bench.disk.files["run.json"]["error"]) == ("cancelled", None)
 
 
 @pytest.mark.parametrize("operation", [AGENT])
