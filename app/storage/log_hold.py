@@ -60,10 +60,12 @@ class LogHold:
         """
         Let go of what recovery alone needed.
         """
+        if not self._serves:
+            # First, since whoever is let in looks for it once.
+            _release(self._log)
+            self._log = None
         _release(self._runs)
         self._runs = None
-        if not self._serves:
-            self.release()
 
     def release(self) -> None:
         """

@@ -7,10 +7,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from app.engine.stores import RunQuery
 from app.storage import layout
+from app.storage.disk import Lock
+from app.storage.log_hold import LogHold
+from app.storage.os_disk import OsDisk
 from tests.architecture import sources
 from tests.conformance import houses
 from tests.conformance.houses import SESSION
@@ -49,6 +53,29 @@ lock = disk.lock("runs/.new-held")
 print(flush=True)
 sys.stdin.read()
 """
+
+
+class Watched(OsDisk):
+    """
+    A disk on which something happens once a folder has been let go of.
+    """
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.then: dict[str, Callable[[], None]] = {}
+
+    def lock(self, folder: str, *, wait: bool = False) -> Lock | None:
+        lock = super().lock(folder, wait=wait)
+        return None if lock is None else _Watched(lock, lambda: self.then.pop(folder, lambda: None)())
+
+
+class _Watched:
+    def __init__(self, lock: Lock, then: Callable[[], None]) -> None:
+        self._lock, self._then = lock, then
+
+    def release(self) -> None:
+        self._lock.release()
+        self._then()
 
 
 def started(program: str, *arguments: str) -> subprocess.Popen[str]:
@@ -111,6 +138,21 @@ async def test_finished_runs_are_not_read_at_start(tmp_path: Path) -> None:
 
     assert unfinished == ["going"]
     assert statuses == {"ended": "done", "going": "pending"}
+
+
+async def test_a_service_has_its_log_from_the_moment_it_is_let_in(tmp_path: Path) -> None:
+    """A process beside it that has recovered lets go of the commit log before the next one may look for it."""
+    disk = Watched(tmp_path)
+    for folder in layout.FOLDERS:
+        disk.add_folder(folder)
+    beside = LogHold(disk, serves=False)
+    service: list[LogHold] = []
+    disk.then[layout.RUNS] = lambda: service.append(LogHold(OsDisk(tmp_path), serves=True))
+    beside.let_others_in()
+    writes = service[0].writes
+    service[0].release()
+
+    assert writes
 
 
 def lives_names(place: Path) -> list[str]:
