@@ -103,7 +103,8 @@ class Opener:
                 log.go_on(found.bookmark)
             await self._complete(log, found, adopted)
         except BaseException:
-            self._forget(run_id)
+            if (opened := self.logs.pop(run_id, None)) is not None:
+                opened.abandon()
             lock.release()
             raise
         return log

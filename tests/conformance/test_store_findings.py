@@ -150,6 +150,29 @@ async def test_a_page_tells_whether_the_end_is_there(
     assert (f"the run {RUN} has ended, and its last events are missing" in caplog.messages) is lost
 
 
+async def test_a_run_that_could_not_be_opened_is_not_written_on(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where opening fails at its last step, nothing goes on writing behind the back of whoever opens the run next."""
+    log = await houses.begun(house)
+    await log.add_receipt(await log.append_step(houses.proven("a")))
+    await log.rest()
+    store = await house.crash()
+    means = store._parts.means
+
+    async def refuse(_: object) -> None:
+        raise errors.StorageFault("the index is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(means.index, "add_receipts", refuse)
+        with pytest.raises(errors.StorageFault):
+            await store.open(RUN)
+    left_open = means.pace.open
+    log = await store.open(RUN)
+    await log.rest()
+
+    assert left_open == 0
+    assert sorted(houses.types(await store.read_events(RUN))) == ["run.created", "run.started", "step.finished"]
+
+
 async def test_an_ended_run_whose_row_was_taken_back_is_opened_once_more(house: House) -> None:
     """A row that a power cut took back comes again as unfinished, so that the service opens its run."""
     log = await houses.begun(house)
