@@ -47,10 +47,9 @@ def build(means: Means, start: runs.RunStart) -> Born:
     files, reach = means.disk, means.probes.reach
     folder, final = layout.new_folder(start.run_id), layout.run_folder(start.run_id)
     reach("storage.create.before_folder")
-    if files.has_folder(final) or not files.add_folder(folder):
+    if files.has_folder(final):
         raise FileExistsError(final)
-    # Held, so that the start of a service does not sweep what another process is building.
-    lock = files.lock(folder)
+    lock = _held(files, folder)
     try:
         content = plain.encode(start.to_json()) + b"\n"
         durable = not means.committer.shares or len(content) > _MOST_COMMITTED_BYTES
@@ -137,6 +136,19 @@ class _Folder:
         for name in _FILES:
             disk.sync_file(self._files, f"{self._folder}/{name}")
         self._files.sync_folder(self._folder)
+
+
+def _held(files: Disk, folder: str) -> Lock | None:
+    # Held, so that the start of a service does not sweep what another process is building; it may before that.
+    while True:
+        if not files.add_folder(folder):
+            raise FileExistsError(folder)
+        with contextlib.suppress(FileNotFoundError):
+            lock = files.lock(folder, wait=True)
+            if files.has_folder(folder):
+                return lock
+            if lock is not None:
+                lock.release()
 
 
 def _fill(means: Means, folder: str, start: runs.RunStart, content: bytes, *, sync: bool) -> None:

@@ -4,17 +4,23 @@ Several processes on one data directory: what one makes or holds, the others nei
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from app import clock
 from app.engine.stores import RunQuery
-from app.storage import layout
+from app.storage import creation, layout
+from app.storage.directory import DataDirectory
 from app.storage.disk import Lock
 from app.storage.log_hold import LogHold
+from app.storage.means import Means
 from app.storage.os_disk import OsDisk
+from app.storage.sql.index import SqlIndex
+from app.storage.store import FolderStore
 from tests.architecture import sources
 from tests.conformance import houses
 from tests.conformance.houses import SESSION
@@ -78,6 +84,34 @@ class _Watched:
         self._then()
 
 
+class Swept(FolderStore):
+    """
+    A store beside which a service starts just before the first new folder is held.
+    """
+
+    def __init__(self, place: Path) -> None:
+        directory = DataDirectory(place, clock=clock.SystemClock(), ids=clock.RandomIds())
+        super().__init__(directory, SqlIndex(directory.index_url()), clock=clock.SystemClock())
+        self._place = place
+        self.swept = 0
+
+    def _prepare(self) -> tuple[Means, str]:
+        means, identity = super()._prepare()
+        return dataclasses.replace(means, disk=_SweptDisk(self._place, self)), identity
+
+
+class _SweptDisk(OsDisk):
+    def __init__(self, place: Path, store: Swept) -> None:
+        super().__init__(place)
+        self._place, self._store = place, store
+
+    def lock(self, folder: str, *, wait: bool = False) -> Lock | None:
+        if folder == layout.new_folder(houses.RUN) and not self._store.swept:
+            self._store.swept += 1
+            creation.sweep(OsDisk(self._place))
+        return super().lock(folder, wait=wait)
+
+
 def started(program: str, *arguments: str) -> subprocess.Popen[str]:
     """Start a process."""
     command = [sys.executable, "-c", program, *arguments]
@@ -117,6 +151,18 @@ async def test_what_a_living_process_builds_is_not_swept(tmp_path: Path) -> None
             other.wait()
 
     assert names == [["runs/.new-held"], []]
+
+
+async def test_what_is_swept_before_it_is_held_is_built_again(tmp_path: Path) -> None:
+    """A service that starts between the making of a new run's folder and the holding of it costs nobody that run."""
+    store = Swept(tmp_path)
+    await store.start()
+    await store.create(houses.start())
+    kept = await store.read(houses.RUN)
+    await store.close()
+
+    assert kept.start.run_id == houses.RUN
+    assert store.swept == 1
 
 
 async def test_finished_runs_are_not_read_at_start(tmp_path: Path) -> None:
