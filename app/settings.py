@@ -81,7 +81,7 @@ class ProjectSettings:
     data: Path | None = _setting(None, "DATA_DIRECTORY", "Folder of all data, from the project; else `.control-room/`.")
     home: Path = _setting(_home, "HOME", "Folder whose `.control-room/` holds the user's own prompts.")
     allowed_roots: tuple[Path, ...] = _setting((), "ALLOWED_ROOTS", "Further folders a run's `working_dir` may be in.")
-    database_url: str | None = _setting(None, "DATABASE_URL", "Index database; by default `.control-room/index.db`.")
+    database_url: str | None = _setting(None, "DATABASE_URL", "Index database, also `postgresql://…`; else `index.db`.")
     keep_conversations_days: int = _setting(
         90, "KEEP_CONVERSATIONS_DAYS", "Days after its last run for which a conversation is kept; 0: for ever."
     )

@@ -265,6 +265,7 @@ class SqlIndex:
             reason = getattr(error, "orig", None) or error
             if isinstance(error, ModuleNotFoundError):
                 reason = f"its driver, the package {error.name}, is not installed"
+                reason += '; pip install "control-room[postgres]" brings it' if error.name == "psycopg" else ""
             message = f"the index {self._shown()} cannot be used: {reason}"
             raise errors.ConfigurationError(message, code="index_unusable") from error
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import sqlalchemy
-from sqlalchemy import Connection, Engine, Executable, event
+from sqlalchemy import URL, Connection, Engine, Executable, event
 
 Parameters: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 """Values of a statement; a sequence executes it once for each."""
@@ -63,14 +63,28 @@ def connect(url: str) -> Engine:
     may take back the newest moves, which then err towards unfinished and are read again from the folders. The one move
     that would err the other way, out of a finished state, is written with FULL (`durable`).
     """
-    sqlite = url.startswith("sqlite")
+    where = address(url)
+    sqlite = where.get_backend_name() == "sqlite"
     engine = sqlalchemy.create_engine(
-        url, connect_args={"check_same_thread": False, "timeout": 1} if sqlite else {}, pool_size=1, max_overflow=0
+        where,
+        connect_args={"check_same_thread": False, "timeout": 1} if sqlite else {},
+        pool_size=1,
+        max_overflow=0,
+        pool_pre_ping=not sqlite,
     )
     if sqlite:
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def address(url: str) -> URL:
+    """
+    Return the address of a database; of Postgres with the driver of the extra `postgres`, where none is named.
+    """
+    parsed = sqlalchemy.make_url(url)
+    plainly = parsed.drivername in ("postgres", "postgresql")
+    return parsed.set(drivername="postgresql+psycopg") if plainly else parsed
 
 
 @contextlib.contextmanager

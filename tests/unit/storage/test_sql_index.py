@@ -348,6 +348,23 @@ async def test_a_driver_that_is_not_installed_is_named() -> None:
     await made.close()
 
 
+@pytest.mark.parametrize(
+    ("given", "driver"),
+    [
+        ("postgresql://u@h/d", "postgresql+psycopg"),
+        ("postgres://u@h/d", "postgresql+psycopg"),
+        ("postgresql+asyncpg://u@h/d", "postgresql+asyncpg"),
+        ("sqlite:///d.db", "sqlite"),
+    ],
+)
+def test_postgres_has_the_driver_of_its_extra(given: str, driver: str) -> None:
+    """An address of Postgres that names no driver means the one that comes with the extra; any other stays as it is."""
+    meant = sessions.address(given)
+
+    assert meant.drivername == driver
+    assert meant.set(drivername=given.partition(":")[0]) == sqlalchemy.make_url(given)
+
+
 async def test_a_closed_index_says_so(tmp_path: Path) -> None:
     """After closing, a question is a fault and not a crash."""
     made = SqlIndex(f"sqlite:///{tmp_path / 'index.db'}")
