@@ -14,7 +14,7 @@ from app.execution.embedded.loading import RELOAD_SECONDS
 _log = logging.getLogger(__name__)
 
 
-async def recover(store: stores.RunStore, house: House, time: clock.Clock) -> list[stores.RunSummary]:
+async def recover(store: stores.RunStore, house: House, timer: clock.Clock) -> list[stores.RunSummary]:
     """
     Queue every unfinished run of the service, oldest first, and return those that an earlier process left.
 
@@ -22,7 +22,7 @@ async def recover(store: stores.RunStore, house: House, time: clock.Clock) -> li
     when it is known which are held, since a run holds its own through pauses and restarts. Where the disk or the index
     fails, it is tried until it succeeds; what comes in meanwhile is executed.
     """
-    unfinished = [summary for summary in await _unfinished(store, time) if summary.owner == "service"]
+    unfinished = [summary for summary in await _unfinished(store, timer) if summary.owner == "service"]
     for summary in unfinished:
         house.lineage.note(summary)
     _queue(house, *(summary for summary in unfinished if summary.status != states.RunState.PAUSED))
@@ -34,13 +34,13 @@ async def recover(store: stores.RunStore, house: House, time: clock.Clock) -> li
     return left
 
 
-async def _unfinished(store: stores.RunStore, time: clock.Clock) -> list[stores.RunSummary]:
+async def _unfinished(store: stores.RunStore, timer: clock.Clock) -> list[stores.RunSummary]:
     while True:
         try:
             return await store.list_unfinished()
         except errors.StorageFault as fault:
             _log.error("unfinished runs not listed, they wait: %s", fault.message, extra={"code": fault.code})
-        await time.sleep(RELOAD_SECONDS)
+        await timer.sleep(RELOAD_SECONDS)
 
 
 def _queue(house: House, *summaries: stores.RunSummary) -> None:
