@@ -15,6 +15,7 @@ from app import clock, errors
 from app.engine import decisions, events, plain, records, runs, states
 from app.storage import blobs, disk, layout, workers
 from app.storage.authority import Authority
+from app.storage.blob_turns import BlobTurns
 from app.storage.bookmarks import Bookmark, Released
 from app.storage.disk import Lock
 from app.storage.events_book import EventsBook, Written
@@ -69,6 +70,7 @@ class FolderLog:
         self._projections = Projections(self.run_id, self._start.session_id, means, self._book, opened.proven)
         self._contest: asyncio.Lock | None = None
         self._healing: asyncio.Lock | None = None
+        self._blob_turns: BlobTurns | None = None
         self._ending = False
         self._owed: runs.Transition | None = None
         self._closed = self._aside = False
@@ -110,10 +112,7 @@ class FolderLog:
         Raises:
             errors.StorageFault: it could not be made durable.
         """
-        reach = self._means.probes.reach
-        return await self._written(
-            blobs.FOLDER, lambda: blobs.put(self._means.disk, self._folder, content, text=text, reach=reach)
-        )
+        return await workers.uncut(self._put_blob(content, text=text))
 
     async def get_blob(self, blob: records.BlobRef) -> plain.Json:
         """
@@ -275,6 +274,14 @@ class FolderLog:
         Number events as if the folder had never been set aside.
         """
         self._book.go_on(self.loaded.decisions.taken, bookmark.event)
+
+    async def _put_blob(self, content: bytes, *, text: bool) -> records.BlobRef:
+        self._blob_turns = self._blob_turns or BlobTurns()
+        reach = self._means.probes.reach
+        async with self._blob_turns.taken(len(content)):
+            return await self._written(
+                blobs.FOLDER, lambda: blobs.put(self._means.disk, self._folder, content, text=text, reach=reach)
+            )
 
     async def _heal(self) -> None:
         self._healing = self._healing or asyncio.Lock()

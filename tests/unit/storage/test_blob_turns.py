@@ -1,0 +1,106 @@
+"""
+Blobs of branches that are written at the same time: none is in another's way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from app import errors
+from tests.conformance import houses
+from tests.conformance.houses import RUN
+
+A_WHILE_SECONDS = 0.2
+BLOB = b"x" * 70_000
+
+
+class Held:
+    """
+    A thread that is held up once, at some point.
+    """
+
+    def __init__(self) -> None:
+        self._there, self._may_go_on = threading.Event(), threading.Event()
+
+    def stop(self) -> None:
+        """
+        Wait here, the first who comes.
+        """
+        if not self._there.is_set():
+            self._there.set()
+            self._may_go_on.wait()
+
+    async def is_there(self) -> None:
+        """
+        Wait until somebody is held up.
+        """
+        await asyncio.to_thread(self._there.wait)
+
+    def go_on(self) -> None:
+        """
+        Let it go on.
+        """
+        self._may_go_on.set()
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[houses.FolderHouse]:
+    """
+    Give a house for a store on the machine's disk.
+    """
+    made = houses.FolderHouse(tmp_path, b"")
+    yield made
+    await made.store.close()
+
+
+@pytest.mark.parametrize("others", [0, 1])
+async def test_branches_may_have_the_same_output(house: houses.FolderHouse, others: int) -> None:
+    """Two branches that come to the same large output at once both have it, and no fault is told."""
+    log, held = await houses.begun(house), Held()
+    for number in range(others):
+        await log.put_blob(b"%d" % number + BLOB, text=True)
+    house.passed.at["storage.blob.before_rename"] = held.stop
+    first = asyncio.create_task(log.put_blob(BLOB, text=True))
+    await held.is_there()
+    second = asyncio.create_task(log.put_blob(BLOB, text=True))
+    await asyncio.wait([second], timeout=A_WHILE_SECONDS)
+    held.go_on()
+    found = await asyncio.gather(first, second)
+
+    assert found[0] == found[1]
+    assert await log.get_blob(found[0]) == BLOB.decode()
+
+
+async def test_a_blob_is_not_lost_with_the_folder_of_another(
+    house: houses.FolderHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the first blob's folder cannot be made durable and goes again, none goes with it that was told as kept."""
+    log, held = await houses.begun(house), Held()
+    disk = house.store._parts.means.disk
+    sync_folder, refused = disk.sync_folder, []
+
+    def refuse_once(path: str) -> None:
+        if path == f"runs/{RUN}" and not refused:
+            refused.append(path)
+            held.stop()
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        sync_folder(path)
+
+    monkeypatch.setattr(disk, "sync_folder", refuse_once)
+    first = asyncio.create_task(log.put_blob(BLOB, text=True))
+    await held.is_there()
+    second = asyncio.create_task(log.put_blob(b"other" + BLOB, text=True))
+    await asyncio.wait([second], timeout=A_WHILE_SECONDS)
+    held.go_on()
+    kept = await second
+    with pytest.raises(errors.StorageFault):
+        await first
+
+    assert await log.get_blob(kept) == "other" + BLOB.decode()
