@@ -52,12 +52,11 @@ class Care:
         try:
             await means.committer.settle(run_id)
             told = await means.workers.run(lambda: repair.repair(means, run_id))
+            await self._reconciliation.renew(run_id)
         except OSError as error:
             raise means.room.failed(layout.run_folder(run_id), error) from error
         finally:
             lock.release()
-        await means.index.remove_run(run_id)
-        await self._reconciliation.look_at(run_id)
         return told
 
     async def verify(self, run_id: str) -> dict[str, plain.Json]:

@@ -86,6 +86,13 @@ class Reconciliation:
             # Durable itself, and all before it.
             await index.set_owner(rows[-1].summary.run_id, rows[-1].summary.owner)
 
+    async def renew(self, run_id: str) -> None:
+        """
+        Make the row of a run that is held anew, in place of what it was: its key is never unknown.
+        """
+        row = await self._means.workers.run(lambda: census.row_of(self._means.disk, run_id, self._identity))
+        await self._means.index.apply([] if row is None else [row], (), ())
+
     async def look_at(self, run_id: str) -> None:
         """
         Give a folder that turned up since the start its row.

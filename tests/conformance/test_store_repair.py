@@ -138,6 +138,29 @@ async def test_repairs_are_kept_apart(house: House) -> None:
     assert {"control.jsonl.damaged-1", "control.jsonl.damaged-2"} <= set(names)
 
 
+async def test_a_run_is_found_by_its_key_while_it_is_repaired(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that is repeated while its run is repaired finds that run, and makes no second one."""
+    await houses.ended(house, "a", "b", idempotency_key="k1", request_sha256="h")
+    house.change("steps.jsonl", line_changed(1))
+    index, found = house.store._parts.means.index, list[str | None]()
+
+    def watched(change: Any) -> Any:
+        async def changed(*given: Any) -> Any:
+            told = await change(*given)
+            found.append(await house.store.find_repeated("k1", "h"))
+            return told
+
+        return changed
+
+    for name in ("remove_run", "add_missing", "apply", "put_run"):
+        monkeypatch.setattr(index, name, watched(getattr(index, name)))
+    await house.store.repair(RUN)
+
+    assert found
+    assert set(found) == {RUN}
+    assert (await house.store.summary(RUN)).status == "paused"
+
+
 async def test_without_a_start_there_is_nothing_to_repair(house: House) -> None:
     """A start.json that cannot be read is reported, and repair refuses to guess."""
     await three_steps(house)
