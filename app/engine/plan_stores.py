@@ -11,6 +11,9 @@ from app.engine import plans
 CHANGED = "plan_changed"
 """Code of a change that is not written over what somebody else has written since."""
 
+DAMAGED = "plan_damaged"
+"""Code of a file that cannot be read as a plan."""
+
 
 class PlanStore(Protocol):
     """

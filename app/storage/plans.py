@@ -303,5 +303,5 @@ def _place(summary: plans.PlanSummary) -> tuple[str, str]:
 def _damaged(path: str, why: str, flaws: tuple[errors.Flaw, ...] | list[errors.Flaw]) -> errors.Conflict:
     told = f"the file of the plan cannot be believed: {path}: {why}; nothing was changed"
     return errors.Conflict(
-        told, code="plan_damaged", detail={"file": path, "flaws": [each.to_json() for each in flaws]}
+        told, code=plan_stores.DAMAGED, detail={"file": path, "flaws": [each.to_json() for each in flaws]}
     )

@@ -187,18 +187,10 @@ class Planner:
                 worker.bell.clear()
                 try:
                     plan = await self._pass(session_id, worker)
-                    pause = None
-                except (errors.NoRoom, errors.Unavailable, errors.StorageFault) as error:
-                    facts = {"session_id": session_id, "code": error.code}
-                    _log.warning("the plan waits: %s", error.message, extra=facts)
-                    pause = _longer(pause)
-                except errors.Conflict as error:
-                    if error.code != plan_stores.CHANGED:
-                        raise
-                    # What was begun meanwhile is found again by its key.
-                    _log.info("%s; it is read again", error.message, extra={"session_id": session_id})
-                    continue
+                except (errors.Conflict, errors.NoRoom, errors.Unavailable, errors.StorageFault) as error:
+                    pause = _hindered(session_id, error, pause)
                 else:
+                    pause = None
                     if plan is None or (_is_over(plan, worker) and not worker.bell.is_set()):
                         return
                     self._watch(worker, plan)
@@ -206,10 +198,6 @@ class Planner:
         except errors.InterruptionFault:
             # The engine stops: its runs go on at the next start, and so does the plan.
             _log.info("the plan goes on at the next start", extra={"session_id": session_id})
-        except errors.Conflict as error:
-            if error.code != "plan_damaged":
-                raise
-            _log.error("not gone on with: %s", error.message, extra={"session_id": session_id, "code": error.code})
         finally:
             del self._workers[session_id]
             await _given_up(worker)
@@ -265,8 +253,30 @@ async def _given_up(worker: _Worker) -> None:
     await asyncio.gather(*watches, return_exceptions=True)
 
 
+def _hindered(session_id: str, error: errors.ControlRoomError | errors.Fault, pause: float | None) -> float:
+    """
+    Tell why a plan cannot go on, and return the pause before it is tried again.
+
+    Args:
+        pause: The one before; None: it could go on until now.
+    """
+    facts = {"session_id": session_id, "code": error.code}
+    if error.code == plan_stores.CHANGED:
+        # What was begun meanwhile is found again by its key.
+        _log.info("%s; it is read again", error.message, extra=facts)
+        return 0.0
+    if error.code == plan_stores.DAMAGED:
+        if not pause:
+            _log.error("not gone on with until it can be read: %s", error.message, extra=facts)
+    elif isinstance(error, errors.Conflict):
+        raise error
+    else:
+        _log.warning("the plan waits: %s", error.message, extra=facts)
+    return _longer(pause)
+
+
 def _longer(pause: float | None) -> float:
-    return FIRST_PAUSE_SECONDS if pause is None else min(2 * pause, LONGEST_PAUSE_SECONDS)
+    return min(2 * pause, LONGEST_PAUSE_SECONDS) if pause else FIRST_PAUSE_SECONDS
 
 
 def _may_go_on(plan: plans.PlanSummary) -> bool:

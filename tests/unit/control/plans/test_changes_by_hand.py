@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from app import errors
-from app.control.plans import requests
+from app import clock, errors
+from app.control.plans import planner, requests
 from app.engine import plans
 from tests.unit.control.plans import desks
 from tests.unit.control.plans.desks import task
+from tests.unit.execution import pools
 
 POINTS = ("storage.plan.before_write", "storage.plan.before_rename")
 MAKING = ("storage.create.before_start", "storage.create.before_rename", "pool.queued")
@@ -172,8 +173,12 @@ async def test_a_pause_by_hand_is_kept(desk: desks.Desk, point: str) -> None:
 
 
 @pytest.mark.parametrize("point", MAKING)
-async def test_a_file_that_breaks_meanwhile_stays(desk: desks.Desk, point: str) -> None:
-    """A file that is broken while a run is made is not made whole by the note of it; put right, it is gone on with."""
+async def test_a_file_that_breaks_meanwhile_stays(
+    place: desks.Place, caplog: pytest.LogCaptureFixture, point: str
+) -> None:
+    """A file that is broken while a run is made is not made whole by the note of it; put right, it goes on unasked."""
+    time = clock.FakeClock()
+    desk = await desks.Desk(place, time=time).open()
     session_id = await desk.create(task("sweep room 1"), task("sweep room 2", 1))
     await desk.room.plans.approve(session_id)
     path, whole = f"sessions/{session_id}/plan.json", list[bytes]()
@@ -186,15 +191,25 @@ async def test_a_file_that_breaks_meanwhile_stays(desk: desks.Desk, point: str) 
     await desk.room.plans.start(session_id)
     with pytest.raises(errors.Conflict) as told:
         await desk.rested(session_id)
-    await desks.until(lambda: not desk.room.planner._workers)
+    for _ in range(5):
+        await pools.idle()
+        time.advance(planner.LONGEST_PAUSE_SECONDS)
 
     assert told.value.code == "plan_damaged"
     assert desk.store.disk.read(path) == b"{"
+    assert ["not gone on with" in record.getMessage() for record in caplog.records].count(True) == 1
 
     desk.store.disk.write(path, whole[0], sync=True)
 
-    assert (await desk.rested(session_id)).status is plans.PlanState.DONE
+    def is_done(plan: plans.Plan) -> bool:
+        time.advance(1)
+        return plan.status is plans.PlanState.DONE
+
+    await desk.until(session_id, is_done)
+
     assert await desk.runs() == ["done", "done"]
+
+    await desk.close()
 
 
 @pytest.mark.parametrize("nth", [1, 2])
