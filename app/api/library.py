@@ -4,6 +4,7 @@ Routes of what runs are made of: recipes, the router, tools, agents and receipts
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Annotated
 
@@ -23,6 +24,7 @@ async def list_recipes(desk: At) -> Response:
     """
     List every recipe, broken ones with their flaws.
     """
+    await desk.catalogue.settle()
     return as_json([entry.to_json() for entry in desk.catalogue.all()])
 
 
@@ -37,7 +39,8 @@ async def validate_recipe(desk: At, body: bodies.ValidateBody) -> Response:
     Look at a recipe without keeping it.
     """
     source = body.recipe if isinstance(body.recipe, str) else json.dumps(body.recipe, ensure_ascii=False)
-    return as_json(desk.catalogue.examine(source, body.dialect).to_json())
+    examined = await asyncio.to_thread(desk.catalogue.examine, source, body.dialect)
+    return as_json(examined.to_json())
 
 
 @router.get(
@@ -53,7 +56,8 @@ async def show_recipe(
     """
     Show a recipe with the JSON Schema of its arguments and its graph.
     """
-    return as_json(desk.catalogue.describe(recipe_id))
+    await desk.catalogue.settle()
+    return as_json(await asyncio.to_thread(desk.catalogue.describe, recipe_id))
 
 
 @router.post("/route", tags=["recipes"], summary="Find a recipe for a task", responses=declared(answers.Routed, *BODY))
@@ -61,6 +65,7 @@ async def route_task(desk: At, body: bodies.RouteBody) -> Response:
     """
     Choose a recipe by the task's words, without a model (execution-modes, appendix E).
     """
+    await desk.catalogue.settle()
     return as_json(desk.route(body.description).to_json())
 
 

@@ -93,9 +93,8 @@ class Connection:
     async def _obey(self, message: ws_messages.Received) -> None:
         match message:
             case ws_messages.GetAvailableRecipes():
-                await self._send(
-                    narration.Message(type="available_recipes", fields={"recipes": self._talks.available()})
-                )
+                found = await self._talks.available()
+                await self._send(narration.Message(type="available_recipes", fields={"recipes": found}))
             case ws_messages.StartRecipe():
                 await self._start_recipe(message)
             case ws_messages.Prompt():

@@ -35,6 +35,7 @@ class Adopter:
         recipe_id = told.text("recipe_id")
         if recipe_id is None:
             raise errors.RequestInvalid("run.json names no recipe", code="recipe_id_missing")
+        await self._catalogue.settle()
         edition = self._catalogue.get(recipe_id)
         recipe = edition.recipe
         task = _Manifest(told.object("task"))

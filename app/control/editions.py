@@ -37,6 +37,16 @@ class Edition:
         except errors.InputRefused as error:
             return error.flaws
 
+    def prepare(self) -> None:
+        """
+        Make now what all runs of it have in common.
+
+        Raises:
+            errors.RecipeInvalid: `dialect_fault`.
+        """
+        with recipe_texts.looked_at(self.recipe.recipe_id, self.recipe.dialect):
+            _ = self._encoded, self._validator
+
     def fit(self, args: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
         """
         Return the arguments with the recipe's defaults filled in.

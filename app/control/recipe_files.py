@@ -19,6 +19,7 @@ from app.engine import library, ports
 _Parse: TypeAlias = Callable[..., tuple[library.Recipe | None, tuple[errors.Flaw, ...]]]
 
 _ID_FIELDS = ("recipe_id", "id", "name")
+_LONG_CHARACTERS = 32 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +68,8 @@ class RecipeFile:
     """Those of them that kept it from being put together."""
     source: str = ""
     """Text of a broken file, as far as it can be read and put together."""
+    is_long: bool = False
+    """Whether what is made of it takes so long that nobody should wait for it on the event loop."""
     beside: Mapping[str, listings.Mark] = field(default_factory=dict)
     """Other files that were looked for to put the recipe together, by path, as they stood then."""
 
@@ -109,12 +112,24 @@ class RecipeFiles:
         """
         if self._files is not None and self.layer.fixed:
             return self._files
-        found = [file for dialect, listing in self._listings for file in self._found(dialect, listing)]
-        standing = {file: known for file, known in self._known.items() if known.stands}
+        found, standing = self._all_found(), self._standing()
         if self._files is None or found != list(standing):
             self._known = {file: standing.get(file) or self._read(file) for file in found}
             self._files = tuple(self._known.values())
         return self._files
+
+    @property
+    def stands(self) -> bool:
+        """
+        Tell whether no file has changed since they were read.
+        """
+        return self._files is not None and (self.layer.fixed or self._all_found() == list(self._standing()))
+
+    def _all_found(self) -> list[_Found]:
+        return [file for dialect, listing in self._listings for file in self._found(dialect, listing)]
+
+    def _standing(self) -> dict[_Found, RecipeFile]:
+        return {file: known for file, known in self._known.items() if known.stands}
 
     def _found(self, dialect: str, listing: listings.Listing) -> Iterator[_Found]:
         suffixes = self._dialects[dialect].file_suffixes
@@ -138,7 +153,12 @@ class RecipeFiles:
             if recipe is None
             else RecipeFile(path=path, dialect=dialect, recipe_id=recipe.recipe_id, recipe=recipe)
         )
-        return dataclasses.replace(read, unmade=composed.flaws, beside=shared.looked_for)
+        return dataclasses.replace(
+            read,
+            unmade=composed.flaws,
+            beside=shared.looked_for,
+            is_long=len(composed.source) > _LONG_CHARACTERS,
+        )
 
 
 def folders(dialect: str, layers: Sequence[Layer]) -> list[Path]:

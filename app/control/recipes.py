@@ -4,8 +4,10 @@ The catalogue: every recipe of the bundled and the project layer, whole or broke
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import difflib
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +61,16 @@ class Catalogue:
         self._library = library
         self._editions: dict[str, Edition] = {}
         self._listing: _Listing | None = None
+        self._reading = threading.RLock()
+        self._settling = asyncio.Lock()
+
+    async def settle(self) -> None:
+        """
+        Look beside the event loop at what has changed, so that who asks next, and is held up by nobody, need not.
+        """
+        async with self._settling:
+            if not self._stands():
+                await asyncio.to_thread(self._entries)
 
     def all(self) -> list[Entry]:
         """
@@ -159,10 +171,21 @@ class Catalogue:
         return dataclasses.replace(self._library(), recipes=recipes)
 
     def _entries(self) -> Mapping[str, Sequence[Entry]]:
-        files, shelf = [layer.read() for layer in self._layers], self._library()
-        if self._listing is None or not self._listing.holds(files, shelf):
-            self._listing = _Listing(files=files, shelf=shelf, entries=self._listed(files, shelf))
-        return self._listing.entries
+        with self._reading:
+            files, shelf = [layer.read() for layer in self._layers], self._library()
+            if self._listing is None or not self._listing.holds(files, shelf):
+                self._listing = _Listing(files=files, shelf=shelf, entries=self._listed(files, shelf))
+            return self._listing.entries
+
+    def _stands(self) -> bool:
+        # A thread that reads holds the lock for as long as it takes; the event loop must not wait for it here.
+        if not self._reading.acquire(blocking=False):
+            return False
+        try:
+            listed = self._listing
+            return listed is not None and all(one.stands for one in self._layers) and self._library() is listed.shelf
+        finally:
+            self._reading.release()
 
     def _listed(self, files: Sequence[Sequence[RecipeFile]], shelf: library.Library) -> Mapping[str, Sequence[Entry]]:
         stocked = dataclasses.replace(shelf, recipes=_by_id(files))
@@ -196,8 +219,15 @@ class Catalogue:
         if file.recipe is None:
             unsound = self._unsound(file.dialect, file.source, file.path.stem, shelf) if file.source else ()
             return dataclasses.replace(entry, flaws=recipe_texts.all_flaws(file.unmade, unsound) or file.flaws)
-        flaws = (*_collisions(file, group), *self._editions[entry.path].flaws)
-        return dataclasses.replace(entry, flaws=flaws)
+        edition = self._editions[entry.path]
+        judged = dataclasses.replace(entry, flaws=(*_collisions(file, group), *edition.flaws))
+        if not (judged.usable and file.is_long):
+            return judged
+        try:
+            edition.prepare()
+        except errors.RecipeInvalid as error:
+            return dataclasses.replace(judged, flaws=error.flaws)
+        return judged
 
     def _unsound(self, dialect: str, source: str, stem: str, shelf: library.Library) -> tuple[errors.Flaw, ...]:
         try:

@@ -62,7 +62,7 @@ class Runs:
         repeated = await self._find_repeated(request)
         if repeated is not None:
             return await self._found(repeated)
-        start = self._starter.prepare(request, await self._parent(request), own)
+        start = await self._starter.prepared(request, await self._parent(request), own)
         self._engine.expect(start.run_id)
         with faults.told():
             created = await self._joining.create(start, request)
@@ -271,7 +271,8 @@ class Runs:
                 f"run {run_id} is {view.status}; only a failed or cancelled run is resumed",
                 detail={"run_id": run_id, "status": view.status.value},
             )
-        how = pool_port.Resume(from_key=request.from_key, overrides=self._starter.renew(view.start, request))
+        overrides = await self._starter.renewed(view.start, request)
+        how = pool_port.Resume(from_key=request.from_key, overrides=overrides)
         with faults.told():
             status = await self._joining.resume(run_id, view, how)
         self._beginnings.tell(view.start)

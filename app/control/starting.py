@@ -4,6 +4,7 @@ Starting: from a request to everything that a run will need, frozen.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -58,6 +59,21 @@ class Starter:
         self._clock = clock
         self._ids = ids
         self._rules = rules
+
+    async def prepared(
+        self, request: StartRequest, parent: runs.RunStart | None = None, own: Edition | None = None
+    ) -> runs.RunStart:
+        """
+        Return what `prepare` does; recipes that were written since, or come with the request, hold nobody up.
+
+        Raises:
+            errors.RequestInvalid, errors.Unroutable: as `prepare`.
+        """
+        if request.recipe is not None:
+            return await asyncio.to_thread(self.prepare, request, parent, own)
+        if own is None:
+            await self._catalogue.settle()
+        return self.prepare(request, parent, own)
 
     def prepare(
         self, request: StartRequest, parent: runs.RunStart | None = None, own: Edition | None = None
@@ -116,9 +132,9 @@ class Starter:
         self._workspaces.choose(request.working_dir)
         return self._depth(request, parent)
 
-    def renew(self, start: runs.RunStart, request: ResumeRequest) -> dict[str, plain.Json]:
+    async def renewed(self, start: runs.RunStart, request: ResumeRequest) -> dict[str, plain.Json]:
         """
-        Return what a resume puts in place of a run's frozen facts.
+        Return what a resume puts in place of a run's frozen facts; its recipe is read again, which holds nobody up.
 
         Raises:
             errors.RequestInvalid: the recipe is gone or broken, the arguments do not fit it, `unknown_backend`, or
@@ -126,6 +142,9 @@ class Starter:
         """
         if request.args is None and request.options is None and not request.current_recipe:
             return {}
+        return await asyncio.to_thread(self._renew, start, request)
+
+    def _renew(self, start: runs.RunStart, request: ResumeRequest) -> dict[str, plain.Json]:
         if start.dialect in registry.DRIVERS:
             raise _unchangeable(start, request)
         args, options = {**start.args, **(request.args or {})}, {**start.options, **(request.options or {})}

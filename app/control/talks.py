@@ -68,10 +68,11 @@ class Talks:
         self._prompt = Edition(prompt.RECIPE, library.Library(), prompt.Prompt())
         beginnings.listen(self._note)
 
-    def available(self) -> list[dict[str, plain.Json]]:
+    async def available(self) -> list[dict[str, plain.Json]]:
         """
         Return the recipes that can be started here, with what a menu shows of them.
         """
+        await self._catalogue.settle()
         return [_shown(entry) for entry in self._catalogue.all() if entry.dialect == parse.DIALECT and entry.usable]
 
     async def start_recipe(
@@ -91,6 +92,7 @@ class Talks:
             errors.Conflict: `session_locked`, `idempotency_conflict`.
             errors.NoRoom: the disk is full or failing.
         """
+        await self._catalogue.settle()
         entry = self._catalogue.find(recipe_id)
         if entry.dialect != parse.DIALECT:
             message = (

@@ -52,6 +52,7 @@ class Advance:
             endings: What was heard of runs.
         """
         known = rules.settled(plan, await self._facts.of(plan, endings))
+        await self._scoper.settle()
         for task in known.tasks:
             if _is_unscoped(task):
                 known = known.with_task(self._scoper.scoped(known, task))

@@ -57,6 +57,7 @@ class Maker:
             return dataclasses.replace(plan, created_by=plans.BY_CHIEF, awaits_chief=True)
         wanted = tasks.numbered(new.tasks)
         edits.check_graph(wanted)
+        await self._scoper.settle()
         found = edits.in_order(self._scoped(plan, wanted, new.tasks))
         return rules.settled(dataclasses.replace(plan, tasks=found), {})
 

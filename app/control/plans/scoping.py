@@ -76,6 +76,12 @@ class Scoper:
         self._starter = starter
         self._catalogue = catalogue
 
+    async def settle(self) -> None:
+        """
+        Look at what has changed among the recipes, so that nobody is held up when tasks are scoped.
+        """
+        await self._catalogue.settle()
+
     def scoped(self, plan: plans.Plan, task: plans.Task, asked: Given | None = None) -> plans.Task:
         """
         Return a task with recipe and arguments as far as they are known, and with the question that is open then.

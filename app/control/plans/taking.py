@@ -52,6 +52,7 @@ class Chief:
         Raises:
             errors.ControlRoomError: it cannot be started.
         """
+        await self._catalogue.settle()
         recipes = {entry.recipe_id: entry.recipe for entry in self._catalogue.all() if entry.usable and entry.recipe}
         shelf = dataclasses.replace(self._library(), recipes=recipes)
         own = Edition(decomposition.RECIPE, shelf, decomposition.Decomposition())

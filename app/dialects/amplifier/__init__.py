@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from app import errors
 from app.dialects.amplifier import agents, driver, graphs, parse, schema, walk
-from app.engine import json_schemas, library, plain, ports, runs
+from app.engine import json_schemas, json_text, library, plain, ports, runs
 
 
 class Amplifier:
@@ -67,38 +67,34 @@ class Amplifier:
         return await driver.drive(ctx)
 
 
-def _steps(recipe: library.Recipe) -> Iterator[walk.Spot]:
-    return (spot for spot in walk.spots(recipe.document) if isinstance(spot, walk.Spot) and not spot.inner)
-
-
-def _named_agents(recipe: library.Recipe) -> Iterator[tuple[str, walk.Spot]]:
-    return ((spot.step["agent"], spot) for spot in _steps(recipe) if "agent" in spot.step)
+def _named_agents(recipe: library.Recipe) -> Iterator[tuple[str, json_text.Parts]]:
+    return ((step["agent"], place) for place, step in walk.placed(recipe.document) if "agent" in step)
 
 
 def _agent_flaws(recipe: library.Recipe, registry: library.Library) -> Iterator[errors.Flaw]:
-    for name, spot in _named_agents(recipe):
+    for name, place in _named_agents(recipe):
         if agents.find(name, registry.agents) is None:
             known = {called for agent in registry.agents for called in (agent.id, agent.archetype)}
             message = f"there is no agent {name!r:.80}{json_schemas.nearest(name.rsplit(':', 1)[-1], known)}"
-            yield json_schemas.flaw((*spot.place, "agent"), "unknown_agent", message)
+            yield json_schemas.flaw((*place, "agent"), "unknown_agent", message)
 
 
 def _recipe_flaws(recipe: library.Recipe, registry: library.Library) -> Iterator[errors.Flaw]:
-    for spot in _steps(recipe):
-        name = spot.step.get("recipe")
+    for place, step in walk.placed(recipe.document):
+        name = step.get("recipe")
         if name is None:
             continue
         target = recipe if name == recipe.recipe_id else registry.recipes.get(name)
         if target is None:
             near = json_schemas.nearest(name, registry.recipes)
-            yield json_schemas.flaw((*spot.place, "recipe"), "unknown_recipe", f"there is no recipe {name!r:.80}{near}")
+            yield json_schemas.flaw((*place, "recipe"), "unknown_recipe", f"there is no recipe {name!r:.80}{near}")
             continue
-        given, schema_ = spot.step.get("context", {}), target.args_schema
+        given, schema_ = step.get("context", {}), target.args_schema
         known = schema_.get("properties") or {}
         for missing in (arg for arg in schema_.get("required") or () if arg not in given):
             message = f"{name} needs the argument {missing}"
-            yield json_schemas.flaw((*spot.place, "context", missing), "missing_arg", message)
+            yield json_schemas.flaw((*place, "context", missing), "missing_arg", message)
         if schema_.get("additionalProperties", False) is False:
             for arg in (arg for arg in given if arg not in known):
                 message = f"{name} has no argument {arg!r:.80}{json_schemas.nearest(arg, known)}"
-                yield json_schemas.flaw((*spot.place, "context", arg), "undeclared_arg", message)
+                yield json_schemas.flaw((*place, "context", arg), "undeclared_arg", message)

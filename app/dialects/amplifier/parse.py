@@ -38,7 +38,7 @@ def parse(source: str) -> library.Recipe:
         errors.RecipeInvalid: with every flaw found, each with path and line.
     """
     document: _Object = yaml_text.valid(source, flaws, "The recipe")
-    called = {spot.step["recipe"] for spot in _steps(document) if "recipe" in spot.step}
+    called = {step["recipe"] for _, step in walk.placed(document) if "recipe" in step}
     return library.Recipe(
         recipe_id=document["name"],
         dialect=DIALECT,
@@ -89,10 +89,6 @@ def is_empty(value: plain.Json) -> bool:
     Tell whether a value of the context stands for one that a run must be given.
     """
     return value is None or value == ""
-
-
-def _steps(document: _Object) -> Iterator[walk.Spot]:
-    return (spot for spot in walk.spots(document) if isinstance(spot, walk.Spot) and not spot.inner)
 
 
 # -- versions

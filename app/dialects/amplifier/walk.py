@@ -91,6 +91,14 @@ def steps(document: _Object) -> list[_Object]:
     return [step for _, stage in stages(document) for _, step in _objects(stage.get("steps"))]
 
 
+def placed(document: _Object) -> Iterator[tuple[json_text.Parts, _Object]]:
+    """
+    Return every step with its place, those inside of others included, in the order of the flow.
+    """
+    for place, stage in stages(document):
+        yield from _placed(stage.get("steps"), (*place, "steps"))
+
+
 def ids(document: _Object) -> tuple[str, ...]:
     """
     Return the ids of all steps, those inside of others included, in the order of the file.
@@ -152,6 +160,12 @@ def set_by(step: _Object) -> _Names:
     own = frozenset(step[name] for name in SETTING if isinstance(step.get(name), str))
     below = (set_by(substep) for _, substep in _objects(step.get("substeps")))
     return own.union(_mapping(step.get("update_context")), *below)
+
+
+def _placed(items: plain.Json, place: json_text.Parts) -> Iterator[tuple[json_text.Parts, _Object]]:
+    for index, step in _objects(items):
+        yield (*place, index), step
+        yield from _placed(step.get("substeps"), (*place, index, "substeps"))
 
 
 def _too_deep(step: _Object, place: json_text.Parts, before: int) -> Iterator[json_text.Parts]:

@@ -41,6 +41,11 @@ class FaultyControlRoom(ControlRoom):
         self._stumble("flaws", source)
         return super().flaws(source, stem, library)
 
+    def freeze(self, recipe, library):
+        """Fail at the recipe, if the fault is here."""
+        self._stumble("freeze", recipe.recipe_id)
+        return super().freeze(recipe, library)
+
     def _stumble(self, place, text):
         if place == self._place and UNLUCKY in text:
             raise KeyError("lost")
@@ -66,12 +71,12 @@ def _catalogue(root, **changed):
     )
 
 
-@pytest.mark.parametrize("place", ["parse", "check", "flaws"])
+@pytest.mark.parametrize("place", ["parse", "check", "flaws", "freeze"])
 def test_a_fault_is_listed_at_its_recipe_and_logged_whole(tmp_path, caplog, place):
     """
     Wherever a language fails, the list has the recipe with a stable code, the others are sound, and the log says where.
     """
-    broken = {"task_patterns": 7} if place == "flaws" else {}
+    broken = {"flaws": {"task_patterns": 7}, "freeze": {"task_patterns": ["p" * 500] * 100}}.get(place, {})
     small_recipes.write(tmp_path / "recipes", "bad.json", small_recipes.recipe(UNLUCKY, **broken))
     small_recipes.write(tmp_path / "recipes", "good.json", small_recipes.recipe("lucky"))
     catalogue = _catalogue(tmp_path, control_room=FaultyControlRoom(place))

@@ -16,14 +16,14 @@ from tests.unit.engine import samples
 NOTHING: Any = None
 
 
-def renew(dialect: str, **asked: Any) -> dict[str, Any]:
+async def renew(dialect: str, **asked: Any) -> dict[str, Any]:
     """
     Ask what a resume puts in place of the facts of a run; neither recipes nor folders are looked at.
     """
     starter = starting.Starter(
         catalogue=NOTHING, route=NOTHING, workspaces=NOTHING, clock=NOTHING, ids=NOTHING, rules=NOTHING
     )
-    return starter.renew(samples.start(dialect=dialect, recipe_id=dialect), requests.ResumeRequest(**asked))
+    return await starter.renewed(samples.start(dialect=dialect, recipe_id=dialect), requests.ResumeRequest(**asked))
 
 
 @pytest.mark.parametrize("dialect", registry.DRIVERS)
@@ -37,12 +37,14 @@ def renew(dialect: str, **asked: Any) -> dict[str, Any]:
         ({"args": {"text": "x"}, "current_recipe": True}, ["$.args", "$.recipe"]),
     ],
 )
-def test_a_run_without_a_recipe_file_is_not_changed(dialect: str, asked: dict[str, Any], paths: list[str]) -> None:
+async def test_a_run_without_a_recipe_file_is_not_changed(
+    dialect: str, asked: dict[str, Any], paths: list[str]
+) -> None:
     """What was asked once is asked again: whoever wants something else is told to start another run."""
     with pytest.raises(errors.RequestInvalid) as caught:
-        renew(dialect, **asked)
+        await renew(dialect, **asked)
 
     assert caught.value.code == "resume_unchangeable"
     assert [flaw.path for flaw in caught.value.flaws] == paths
     assert "start another one" in caught.value.message
-    assert renew(dialect, from_key="chief") == {}
+    assert await renew(dialect, from_key="chief") == {}
