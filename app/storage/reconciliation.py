@@ -106,13 +106,14 @@ class Reconciliation:
         # Rows first: a run that is created meanwhile has its folder before its row.
         rows = await index.run_ids()
         names = await self._names()
+        counts = {"runs": len(names)}
+        if self._everything or not rows:
+            # Before any row of a run, which tells from then on that this was done; a start may be cut off.
+            counts |= {"receipts": await self._index_receipts()}
         for name in sorted(rows - set(names)):
             await self._forget(name)
         await self._add_missing(iter(name for name in names if name not in rows))
         await self._finish_ended()
-        counts = {"runs": len(names)}
-        if self._everything:
-            counts |= {"receipts": await self._index_receipts()}
         issues = await self._issues.compare(everything=self._everything)
         counts |= {"issues": issues} if self._everything else {}
         self._everything, self._compared = False, True

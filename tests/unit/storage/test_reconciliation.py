@@ -4,6 +4,7 @@ Reconciliation beside other processes: what one of them does between its reading
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ from typing import Any
 import pytest
 
 from app import clock, errors
-from app.engine import runs
+from app.engine import issues, runs, stores
 from app.engine.decisions import DecisionKind
 from app.storage.directory import DataDirectory
-from app.storage.index import IndexedRun
+from app.storage.index import IndexedRun, ReceiptPlace
+from app.storage.memory import MemoryStore
+from app.storage.memory_index import MemoryIndex
 from app.storage.sql.index import SqlIndex
 from app.storage.store import FolderStore
 from tests.conformance import houses
@@ -130,3 +133,59 @@ async def test_a_run_that_is_being_resumed_is_not_shown_finished(owner: Process,
 
     assert (await other.store.summary(RUN)).status == "pending"
     assert (await owner.store.read(RUN)).decisions.ended is None
+
+
+class Dying(MemoryIndex):
+    """
+    New rows, in a process that dies before one of its writes.
+    """
+
+    def __init__(self, writes: int) -> None:
+        super().__init__()
+        self.left = writes
+
+    async def add_missing(self, found: Iterable[IndexedRun]) -> None:
+        self._die()
+        await super().add_missing(found)
+
+    async def add_receipts(self, places: Iterable[ReceiptPlace]) -> None:
+        self._die()
+        await super().add_receipts(places)
+
+    async def put_issues(self, found: Iterable[issues.IssueSummary], *, doubtful: bool = False) -> None:
+        self._die()
+        await super().put_issues(found, doubtful=doubtful)
+
+    def _die(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise houses.Died
+
+
+@pytest.mark.parametrize("writes", [0, 1, 2])
+async def test_an_index_that_was_begun_anew_is_completed(writes: int) -> None:
+    """Wherever a start is cut off that makes every row anew, the next one finds all that the folders tell."""
+    first = MemoryStore(clock=clock.FakeClock())
+    await first.start()
+    await first.create(houses.start())
+    log = await first.open(RUN)
+    await log.add_receipt(await log.append_step(houses.proven("a")))
+    await houses.end(log)
+    await log.close()
+    await first.issues.open({"issue_id": "iss_1", "title": "t"})
+    await first.close()
+    index = Dying(writes)
+    cut_off = MemoryStore(clock=clock.FakeClock(), disk=first.disk, index=index)
+    with contextlib.suppress(houses.Died):
+        await cut_off.start()
+        await cut_off.list_unfinished()
+    cut_off.abandon()
+    store = MemoryStore(clock=clock.FakeClock(), disk=first.disk.crashed(lose_unsynced=False), index=index.copy())
+    await store.start()
+    await store.list_unfinished()
+
+    assert index.left < 0
+    assert [row.run_id for row in await store.list_runs(stores.RunQuery())] == [RUN]
+    assert (await store.find_receipt("rcpt_a"))["key"] == "a"
+    assert [row.issue_id for row in await store.issues.list(issues.IssueQuery())] == ["iss_1"]
+    await store.close()
