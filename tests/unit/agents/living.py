@@ -4,6 +4,7 @@ Which processes live.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 from collections.abc import Iterator
@@ -26,9 +27,11 @@ def ended_within(handle: int, seconds: float) -> bool:
 
 def _children(pid: int) -> Iterator[int]:
     for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            if _state(int(child)) not in ("Z", "X", None):
-                yield int(child)
+        # A thread may end meanwhile; its children are another's then.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for child in (task / "children").read_text().split():
+                if _state(int(child)) not in ("Z", "X", None):
+                    yield int(child)
 
 
 def _state(pid: int) -> str | None:
