@@ -16,6 +16,8 @@ from app.storage import blobs, chain, damage, layout
 from app.storage.chain import Reading, Verdict
 from app.storage.disk import Disk, SyncRefused
 
+_MOST_LOOKS = 10
+
 _KINDS: Mapping[Any, tuple[str, ...]] = {
     str: ("run_id", "recipe_id", "dialect", "created_at", "description", "session_id", "working_dir", "owner"),
     dict: ("recipe", "frozen", "args", "options", "labels"),
@@ -75,6 +77,13 @@ class Authority:
         return stores.Loaded(start=start, records=self.records, decisions=self.decisions, emitted=emitted)
 
     @property
+    def sizes(self) -> tuple[int, int]:
+        """
+        Return how long the two journals were.
+        """
+        return self.steps.size, self.control.size
+
+    @property
     def anchor(self) -> str:
         """
         Return the hash that the first line of each journal carries.
@@ -84,7 +93,7 @@ class Authority:
 
 def read(disk: Disk, run_id: str, *, settled: bool = False, deep: bool = False) -> Authority:
     """
-    Read a run's authority.
+    Read a run's authority. Damage is believed only when it is the same at a second look.
 
     Args:
         settled: Whether the journals are synced and read from the disk itself, before they are written on.
@@ -95,6 +104,18 @@ def read(disk: Disk, run_id: str, *, settled: bool = False, deep: bool = False) 
         errors.JournalCorrupt: start.json cannot be read.
         SyncRefused: the journals could not be settled.
     """
+    found = _look(disk, run_id, settled=settled, deep=deep)
+    for _ in range(_MOST_LOOKS):
+        if not found.damages:
+            break
+        # Whoever only looks does not keep anybody from writing, and the two journals may be of different moments.
+        before, found = found, _look(disk, run_id, settled=settled, deep=deep)
+        if before.sizes == found.sizes:
+            break
+    return found
+
+
+def _look(disk: Disk, run_id: str, *, settled: bool, deep: bool) -> Authority:
     folder = layout.run_folder(run_id)
     start, content = read_start(disk, run_id)
     anchor = plain.labelled_sha256(content)
