@@ -330,6 +330,20 @@ class TestFaults:
         assert await store.plans.get("sp_1") == made(revision=29, intent="x" * 29)
         assert await listed(house) == [("sp_1", "draft", 29)]
 
+    async def test_of_two_changes_of_the_same_plan_one_counts(self, house: House) -> None:
+        """A change whose caller was cut off is made all the same, and is not lost to one that has not seen it."""
+        store = await house.open()
+        await store.plans.put(made())
+        first = asyncio.ensure_future(store.plans.put(made(revision=2, intent="First"), known=made()))
+        second = asyncio.ensure_future(store.plans.put(made(revision=2, intent="Second"), known=made()))
+        await asyncio.sleep(0)
+        first.cancel()
+        with pytest.raises(errors.Conflict) as refused:
+            await second
+
+        assert refused.value.code == "plan_changed"
+        assert await store.plans.get("sp_1") == made(revision=2, intent="First")
+
 
 class TestByHand:
     """
