@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from app import errors
 from app.engine import plain
@@ -27,6 +27,10 @@ Parts: TypeAlias = tuple[str | int, ...]
 """Place in a value: names and positions from its root."""
 
 _Trail: TypeAlias = "tuple[_Trail, str | int] | None"
+_Items: TypeAlias = Iterator[tuple[Any, plain.Json]]
+
+_ROOT = object()
+_END = (None, None)
 
 
 class _Object(dict[str, plain.Json]):
@@ -112,19 +116,24 @@ def _integer(text: str) -> int | _Misfit:
 
 def _found(value: plain.Json, halves: bool) -> Iterator[errors.Flaw]:
     # A place is kept as a trail of single parts: whole paths for each value would let long names use up the memory.
-    stack: list[tuple[plain.Json, _Trail, int]] = [(value, None, 0)]
-    while stack:
-        item, trail, depth = stack.pop()
+    opened: list[tuple[_Items, _Trail]] = [(iter([(_ROOT, value)]), None)]
+    while opened:
+        items, around = opened[-1]
+        name, item = next(items, _END)
+        if name is None:
+            opened.pop()
+            continue
+        trail = None if name is _ROOT else (around, name)
         match item:
-            case dict() | list() if depth >= MAX_DEPTH:
+            case dict() | list() if len(opened) > MAX_DEPTH:
                 yield _too_deep(_parts(trail))
                 return
             case _Object():
                 yield from (_repeated(trail, name) for name in item.repeated)
                 yield from (flaw for name in item for flaw in _unfit(name, (trail, name), halves))
-                stack.extend((part, (trail, name), depth + 1) for name, part in reversed(item.items()))
+                opened.append((iter(item.items()), trail))
             case list():
-                stack.extend((item[index], (trail, index), depth + 1) for index in range(len(item) - 1, -1, -1))
+                opened.append((iter(enumerate(item)), trail))
             case str():
                 yield from _unfit(item, trail, halves)
             case _Misfit():
