@@ -63,6 +63,7 @@ def reference_of(chosen: settings.Settings, people: configuration.Roster, world:
         dialects=world.dialects,
         library=shelved.library,
         clock=world.clock,
+        is_shelf_read=lambda: shelved.stands,
     )
     allowed = control_workspaces.Workspaces(
         project=project.project, allowed_roots=project.allowed_roots, data_directory=project.data_directory

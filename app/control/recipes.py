@@ -51,14 +51,20 @@ class Catalogue:
         dialects: Mapping[str, ports.Dialect],
         library: Callable[[], library.Library],
         clock: clock.Clock,
+        is_shelf_read: Callable[[], bool] = lambda: True,
     ) -> None:
+        """
+        Args:
+            library: Returns what recipes can refer to, and may have to read it first.
+            is_shelf_read: Tells whether it need not.
+        """
         self._layers = [
             RecipeFiles(layer, dialects, clock, below=tuple(reversed(layers[:number])))
             for number, layer in enumerate(layers)
         ]
         self._sharing = tuple(reversed(layers))
         self._dialects = dialects
-        self._library = library
+        self._library, self._is_shelf_read = library, is_shelf_read
         self._editions: dict[str, Edition] = {}
         self._listing: _Listing | None = None
         self._reading = threading.RLock()
@@ -183,7 +189,9 @@ class Catalogue:
             return False
         try:
             listed = self._listing
-            return listed is not None and all(one.stands for one in self._layers) and self._library() is listed.shelf
+            if listed is None or not self._is_shelf_read() or self._library() is not listed.shelf:
+                return False
+            return all(layer.stands for layer in self._layers)
         finally:
             self._reading.release()
 

@@ -41,12 +41,22 @@ class Shelf:
         """
         Return everything that recipes can refer to; the very same library as long as no prompt has changed.
         """
-        marks = [found for folder in self._prompt_folders[1:] for found in self._files(str(folder))]
+        marks = self._found()
         if marks != self._marks:
             templates = prompts.load(self._prompt_folders).templates
             self._library = library.Library(tools=self._tools, agents=self._agents, prompts=templates)
             self._marks = marks
         return self._library
+
+    @property
+    def stands(self) -> bool:
+        """
+        Tell whether no prompt has changed since they were read.
+        """
+        return self._marks is not None and self._found() == self._marks
+
+    def _found(self) -> list[tuple[str, listings.Mark]]:
+        return [found for folder in self._prompt_folders[1:] for found in self._files(str(folder))]
 
     def _files(self, folder: str) -> Iterator[tuple[str, listings.Mark]]:
         for name in self._listing(folder).names():

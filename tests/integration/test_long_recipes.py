@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from app.control import prompts
 from app.dialects.control_room import ControlRoom
 from tests.integration import project as projects
 from tests.integration import served
@@ -21,7 +22,7 @@ RECIPE = {"recipe_id": NAME, "phase_a": [STEP], "phase_b": [], "dod": []}
 
 class Reading:
     """
-    The language, which comes to the end of that recipe's text only when it is let.
+    What reads the texts of a project, which comes to the end of this recipe, and of prompts, only when it is let.
     """
 
     def __init__(self) -> None:
@@ -29,16 +30,26 @@ class Reading:
         self.may_end = threading.Event()
         self.let: list[bool] = []
         self._loop = asyncio.get_running_loop()
-        self._parse = ControlRoom.parse
+        self._parse, self._load = ControlRoom.parse, prompts.load
 
     def parse(self, language: ControlRoom, source: str, stem: str) -> Any:
         """
         Read a text.
         """
         if NAME in source:
-            self._loop.call_soon_threadsafe(self.begun.set)
-            self.let.append(self.may_end.wait(served.PATIENCE_SECONDS))
+            self._wait()
         return self._parse(language, source, stem)
+
+    def load(self, folders: Any) -> Any:
+        """
+        Read the prompts.
+        """
+        self._wait()
+        return self._load(folders)
+
+    def _wait(self) -> None:
+        self._loop.call_soon_threadsafe(self.begun.set)
+        self.let.append(self.may_end.wait(served.PATIENCE_SECONDS))
 
 
 @pytest.mark.parametrize(
@@ -70,3 +81,22 @@ async def test_others_are_answered_meanwhile(
 
     assert set(reading.let) == {True}
     assert (beside.status_code, answer.status_code < 300) == (200, True)
+
+
+async def test_others_are_answered_while_prompts_are_read(
+    project: projects.Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that is started after a prompt was changed waits until all are read; whoever asks beside it does not."""
+    reading = Reading()
+    async with served.in_process(project) as service:
+        await service.run("quick")
+        project.write(".control-room/prompts/templates/another.md", "Say it in other words.\n")
+        monkeypatch.setattr(prompts, "load", reading.load)
+        asked = asyncio.create_task(service.http.post("/api/runs", json={"recipe_id": "quick"}))
+        await asyncio.wait_for(reading.begun.wait(), served.PATIENCE_SECONDS)
+        beside = await service.http.get("/api/runs")
+        reading.may_end.set()
+        answer = await asked
+
+    assert reading.let == [True]
+    assert (beside.status_code, answer.status_code) == (200, 201)
