@@ -245,6 +245,29 @@ def row_of(
     )
 
 
+def age(run: stores.RunSummary) -> tuple[str, str]:
+    """
+    Return what orders runs in lists.
+    """
+    return run.created_at, run.run_id
+
+
+def fits(run: stores.RunSummary, query: stores.RunQuery) -> bool:
+    """
+    Tell whether a run is among those that a query means, whatever its limit.
+    """
+    wanted = {name: getattr(query, name) for name in ("status", "recipe_id", "parent_run_id", "session_id")}
+    if any(value is not None and getattr(run, name) != value for name, value in wanted.items()):
+        return False
+    if query.label is not None and run.labels.get(query.label[0]) != query.label[1]:
+        return False
+    if query.created_after is not None and run.created_at < instant(query.created_after):
+        return False
+    if query.created_before is not None and run.created_at >= instant(query.created_before):
+        return False
+    return query.cursor is None or age(run) < query.cursor
+
+
 def moved(summary: stores.RunSummary, transition: runs.Transition) -> stores.RunSummary:
     """
     Return a row as a move leaves it.

@@ -208,10 +208,16 @@ class IndexQueue:
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
         """
-        Return runs, newest first.
+        Return runs, newest first; those whose rows cannot be written now as they would be.
         """
         await self._settle_if_possible()
-        return await self._inner.list_runs(query)
+        if self._room.rows_free:
+            return await self._inner.list_runs(query)
+        ahead = await self._ahead()
+        written = await self._inner.list_runs(dataclasses.replace(query, limit=query.limit + len(ahead)))
+        found = [run for run in written if run.run_id not in ahead]
+        found += [row.summary for row in ahead.values() if index.fits(row.summary, query)]
+        return sorted(found, key=index.age, reverse=True)[: query.limit]
 
     async def list_unfinished(self) -> list[stores.RunSummary]:
         """
@@ -277,6 +283,13 @@ class IndexQueue:
         """
         await self._settle_all()
         await self._inner.clear()
+
+    async def _ahead(self) -> dict[str, IndexedRun]:
+        rows, moves = dict(self._waiting.rows), {name: list(moved) for name, moved in self._waiting.moves.items()}
+        for run_id, waiting in moves.items():
+            row = _moved(rows.get(run_id) or await self._inner.get_run(run_id), waiting)
+            rows |= {} if row is None else {run_id: row}
+        return rows
 
     # -- writing
 

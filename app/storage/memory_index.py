@@ -121,7 +121,7 @@ class MemoryIndex:
         Return an unfinished run of a recipe.
         """
         busy = self._matching(lambda run: not _finished(run) and run.recipe_id == recipe_id and run.owner != "foreign")
-        return min(busy, key=_age).run_id if busy else None
+        return min(busy, key=index.age).run_id if busy else None
 
     async def run_ids(self) -> set[str]:
         """
@@ -133,13 +133,13 @@ class MemoryIndex:
         """
         Return runs, newest first.
         """
-        return sorted(self._matching(lambda run: _fits(run, query)), key=_age, reverse=True)[: query.limit]
+        return sorted(self._matching(lambda run: index.fits(run, query)), key=index.age, reverse=True)[: query.limit]
 
     async def list_unfinished(self) -> list[stores.RunSummary]:
         """
         Return every unfinished run, oldest first.
         """
-        return sorted(self._matching(lambda run: not _finished(run)), key=_age)
+        return sorted(self._matching(lambda run: not _finished(run)), key=index.age)
 
     async def count_by_status(self) -> dict[str, int]:
         """
@@ -212,25 +212,8 @@ class MemoryIndex:
         return [run.summary for run in self._runs.values() if fits(run.summary)]
 
 
-def _age(run: stores.RunSummary) -> tuple[str, str]:
-    return run.created_at, run.run_id
-
-
 def _finished(run: stores.RunSummary) -> bool:
     return states.RunState(run.status).finished
-
-
-def _fits(run: stores.RunSummary, query: stores.RunQuery) -> bool:
-    wanted = {name: getattr(query, name) for name in ("status", "recipe_id", "parent_run_id", "session_id")}
-    if any(value is not None and getattr(run, name) != value for name, value in wanted.items()):
-        return False
-    if query.label is not None and run.labels.get(query.label[0]) != query.label[1]:
-        return False
-    if query.created_after is not None and run.created_at < index.instant(query.created_after):
-        return False
-    if query.created_before is not None and run.created_at >= index.instant(query.created_before):
-        return False
-    return query.cursor is None or _age(run) < query.cursor
 
 
 def _is_asked_for(issue: issues.IssueSummary, query: issues.IssueQuery) -> bool:

@@ -255,7 +255,7 @@ async def test_rows_that_are_refused_wait_and_are_written_in_the_end(queue: Queu
         ("new", "pending"),
         ("new", "pending"),
     ]
-    assert shown == (["old pending"], place("rcpt_1"))
+    assert shown == (["old done", "new pending"], place("rcpt_1"))
     assert tried == 2
     assert sorted(await listed(queue)) == ["new pending", "old done"]
 
@@ -382,3 +382,28 @@ async def test_a_queue_ends_where_single_writes_would(story: list[tuple[str, str
 
     assert await queue.database.list_runs(stores.RunQuery()) == await plain.list_runs(stores.RunQuery())
     queue.index.abandon()
+
+
+async def test_lists_show_what_cannot_be_written_now(queue: Queue) -> None:
+    """While rows cannot be written lists show them as they would be: filtered, in order, and page by page."""
+    for name in ("a", "c"):
+        await queue.index.put_run(row(name))
+    await queue.index.settle()
+    queue.database.refuses = True
+    await queue.index.put_run(row("b"))
+    await queue.index.move_soon(Transition.take("c", AT))
+    await queue.index.move_soon(Transition.end("c", RunState.DONE, LATER))
+    with pytest.raises(errors.StorageFault):
+        await queue.index.settle()
+    await queue.index.move_soon(Transition.take("b", AT))
+    everything = await queue.index.list_runs(stores.RunQuery())
+    first = await queue.index.list_runs(stores.RunQuery(limit=2))
+    rest = await queue.index.list_runs(stores.RunQuery(limit=2, cursor=index.age(first[-1])))
+    found = {
+        status: ids(await queue.index.list_runs(stores.RunQuery(status=status)))
+        for status in ("pending", "running", "done")
+    }
+
+    assert ids(everything) == ["c done", "b running", "a pending"]
+    assert ids(first) + ids(rest) == ids(everything)
+    assert found == {"pending": ["a pending"], "running": ["b running"], "done": ["c done"]}
