@@ -9,6 +9,7 @@ import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -248,7 +249,7 @@ def test_runs_above_in_another_project_are_told(project: programs.Project, servi
     A command of a run of another project starts a run by a service, too, and is held to the same depth.
     """
     words = ("run", "small", "--arg", "words=gate", "--server", service.url)
-    above = {"CONTROL_ROOM_RUN_ID": "20260210T143000Z-abc123"}
+    above: dict[str, Any] = {"CONTROL_ROOM_RUN_ID": "20260210T143000Z-abc123"}
     started = programs.asked(*words, "--detach", CONTROL_ROOM_DEPTH="1", **above)
     refused = programs.control_room(*words, code=2, CONTROL_ROOM_DEPTH="3", **above)
     start = json.loads((project.data / "runs" / started["run_id"] / "start.json").read_text())

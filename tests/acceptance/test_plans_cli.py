@@ -491,7 +491,7 @@ def test_plan_counts_the_runs_above_it_in_another_project(project: programs.Proj
     """
     above: dict[str, Any] = {"CONTROL_ROOM_RUN_ID": "20260210T143000Z-abc123", "CONTROL_ROOM_DEPTH": "1"}
     (project.path / "plan.json").write_text(json.dumps({"tasks": [GATE]}))
-    file = ("plan", "create", "--file", project.path / "plan.json", *place)
+    file = ("plan", "create", "--file", str(project.path / "plan.json"), *place)
     session_id = programs.asked(*file, **above)["session_id"]
     plan("approve", session_id, *place)
     plan("start", session_id, *place)

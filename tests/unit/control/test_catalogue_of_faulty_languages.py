@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import logging
+from typing import Any
 
 import pytest
 
@@ -76,7 +77,8 @@ def test_a_fault_is_listed_at_its_recipe_and_logged_whole(tmp_path, caplog, plac
     """
     Wherever a language fails, the list has the recipe with a stable code, the others are sound, and the log says where.
     """
-    broken = {"flaws": {"task_patterns": 7}, "freeze": {"task_patterns": ["p" * 500] * 100}}.get(place, {})
+    patterns: dict[str, Any] = {"flaws": 7, "freeze": ["p" * 500] * 100}
+    broken = {"task_patterns": patterns[place]} if place in patterns else {}
     small_recipes.write(tmp_path / "recipes", "bad.json", small_recipes.recipe(UNLUCKY, **broken))
     small_recipes.write(tmp_path / "recipes", "good.json", small_recipes.recipe("lucky"))
     catalogue = _catalogue(tmp_path, control_room=FaultyControlRoom(place))

@@ -84,7 +84,7 @@ async def test_a_blob_is_not_lost_with_the_folder_of_another(
     """Where the first blob's folder cannot be made durable and goes again, none goes with it that was told as kept."""
     log, held = await houses.begun(house), Held()
     disk = house.store._parts.means.disk
-    sync_folder, refused = disk.sync_folder, []
+    sync_folder, refused = disk.sync_folder, list[str]()
 
     def refuse_once(path: str) -> None:
         if path == f"runs/{RUN}" and not refused:

@@ -55,7 +55,7 @@ def test_a_reader_finds_everything_behind_its_number(
         number += step
         numbers.append(number)
         content += (b"nonsense" * size + b"\n" if spoilt else b"") + line(number, size)
-    disk, found = disk_with(content + line(number + 1)[:-1]), []
+    disk, found = disk_with(content + line(number + 1)[:-1]), list[int]()
     while page := events_file.read(disk, PATH, found[-1] if found else after, most):
         found += [event.seq for event in page]
         assert most is None or len(page) <= most
