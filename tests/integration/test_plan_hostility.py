@@ -158,7 +158,10 @@ async def test_removing_races_with_beginning(service: Planned) -> None:
     for _ in range(5):
         plan = await service.plan(*sweeping(3))
         await service.do(plan, "approve")
+        # A task that is done may be removed.
+        service.toolbox.hold(1, 2, 3)
         _, removed = await asyncio.gather(service.do(plan, "start"), service.remove(plan, 2))
+        service.toolbox.release(1, 2, 3)
         ended = await service.ends(plan)
         begun = {run["task"]["session_plan_task_id"] for run in await service.runs_of(plan)}
 

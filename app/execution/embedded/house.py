@@ -49,12 +49,12 @@ class House:
         self._clock = equipment.clock
         self._reach = equipment.probes.reach
         self._arrivals = itertools.count()
-        self.seats = Seats(limit)
+        self.changes = Changes()
+        """Numbers for polls."""
+        self.seats = Seats(limit, self.changes.note)
         """The bounded places."""
         self.turns = Turns()
         """One decision at a time for each run."""
-        self.changes = Changes()
-        """Numbers for polls."""
         self.lineage = Lineage()
         """Who started whom."""
         self.stays: dict[str, Stay] = {}

@@ -11,6 +11,12 @@ from dataclasses import dataclass
 from app.execution.embedded.workspaces import LockWorkspace, Workspaces
 
 
+def nobody(*_: object) -> None:
+    """
+    Stand in for whoever is to be told, where nobody is.
+    """
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Ticket:
     """
@@ -53,16 +59,23 @@ class Seats:
     A request whose workspace is held stands aside until it is free; it holds up nobody behind it.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, changed: Callable[[str], None] = nobody) -> None:
+        """
+        Args:
+            changed: Told of each run that waits for a workspace when its obstacle may have become another one.
+        """
         self.limit = limit
+        self._changed = changed
         self._workspaces = Workspaces()
         self._workspaces_known = False
         self._open = True
         self._seated: set[str] = set()
         self._queued: dict[str, Ticket] = {}
+        self._wanting: dict[str, dict[str, None]] = {}
         self._line: list[Ticket] = []
         self._aside: dict[str, list[Ticket]] = {}
         self._elsewhere: set[str] = set()
+        self._told_elsewhere: set[str] = set()
         self._tell_elsewhere: Callable[[], None] = nobody
 
     def guard(self, lock: LockWorkspace, elsewhere: Callable[[], None]) -> None:
@@ -117,6 +130,8 @@ class Seats:
         """
         for ticket in tickets:
             self._queued[ticket.run_id] = ticket
+            if ticket.workspace is not None:
+                self._wanting.setdefault(ticket.workspace, {})[ticket.run_id] = None
             heapq.heappush(self._line, ticket)
         self._grant()
 
@@ -124,7 +139,8 @@ class Seats:
         """
         Forget a request; nothing if there is none.
         """
-        self._queued.pop(run_id, None)
+        if run_id in self._queued:
+            self._take_out(run_id)
 
     def free(self, run_id: str) -> None:
         """
@@ -141,6 +157,7 @@ class Seats:
         # Who works there beside it began while no service was there; he is not to be waited for by one that has begun.
         self._workspaces.lock(workspace)
         self._workspaces.hold(workspace, run_id)
+        self._tell(workspace)
 
     def know_workspaces(self) -> None:
         """
@@ -150,6 +167,8 @@ class Seats:
         for workspace in list(self._aside):
             self._call_back(workspace)
         self._grant()
+        for workspace in list(self._wanting):
+            self._tell(workspace)
 
     def release(self, run_id: str) -> None:
         """
@@ -159,6 +178,7 @@ class Seats:
         if workspace is not None:
             self._call_back(workspace)
             self._grant()
+            self._tell(workspace)
 
     def obstacle(self, run_id: str) -> Obstacle | None:
         """
@@ -181,11 +201,15 @@ class Seats:
 
     def _grant(self) -> None:
         while self._open and len(self._seated) < self.limit and (ticket := self._next()) is not None:
-            del self._queued[ticket.run_id]
+            self._take_out(ticket.run_id)
             self._seated.add(ticket.run_id)
             if ticket.workspace is not None:
                 self._workspaces.hold(ticket.workspace, ticket.run_id)
+                self._tell(ticket.workspace)
             ticket.granted()
+        for workspace in self._elsewhere ^ self._told_elsewhere:
+            self._tell(workspace)
+        self._told_elsewhere = set(self._elsewhere)
 
     def _next(self) -> Ticket | None:
         while self._line:
@@ -211,12 +235,18 @@ class Seats:
         busy = holder is not None or ticket.workspace in self._elsewhere
         return Obstacle(reason="workspace_busy", holder=holder) if busy else None
 
+    def _take_out(self, run_id: str) -> None:
+        workspace = self._queued.pop(run_id).workspace
+        if workspace is not None:
+            wanting = self._wanting[workspace]
+            del wanting[run_id]
+            if not wanting:
+                del self._wanting[workspace]
+
+    def _tell(self, workspace: str) -> None:
+        for run_id in self._wanting.get(workspace, ()):
+            self._changed(run_id)
+
     def _call_back(self, workspace: str) -> None:
         for ticket in self._aside.pop(workspace, ()):
             heapq.heappush(self._line, ticket)
-
-
-def nobody() -> None:
-    """
-    Stand in for whoever is to be told, where nobody is.
-    """

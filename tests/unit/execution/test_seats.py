@@ -5,6 +5,7 @@ Seats: order, limit, and workspaces that are held alone.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +21,8 @@ class Line:
     """
 
     def __init__(self, limit: int, *, known: bool = True) -> None:
-        self.seats = seats.Seats(limit)
+        self.told: list[tuple[str, seats.Obstacle | None]] = []
+        self.seats = seats.Seats(limit, lambda run_id: self.told.append((run_id, self.seats.obstacle(run_id))))
         self.granted: list[str] = []
         if known:
             self.seats.know_workspaces()
@@ -172,6 +174,65 @@ def test_no_workspace_is_granted_before_the_holders_are_known() -> None:
     assert line.granted == ["sharing", "early"]
 
 
+def test_whoever_waits_is_told_of_another_obstacle() -> None:
+    """Each time somebody else stands in the way of a run that waits for a workspace, or nobody does, that is told."""
+    line = Line(8, known=False)
+    line.join("waiting", 0, "/w")
+    line.join("other", 0, "/v")
+    line.seats.hold("/w", "found")
+    line.seats.know_workspaces()
+    line.join("first", 1, "/w")
+    line.end("found")
+
+    assert line.granted == ["other", "first"]
+    busy = [seats.Obstacle(reason="workspace_busy", holder=holder) for holder in ("found", "first")]
+    assert _without_repetition(told for run_id, told in line.told if run_id == "waiting") == [
+        seats.Obstacle(reason="recovering"),
+        *busy,
+    ]
+
+    line.told.clear()
+    line.join("sharing")
+    line.end("sharing")
+
+    assert line.told == []
+
+
+@given(
+    st.integers(1, 4),
+    st.lists(st.tuples(st.integers(-3, 3), st.sampled_from([None, "/v", "/w"])), max_size=25),
+    st.randoms(use_true_random=False),
+)
+def test_nobody_waits_behind_an_obstacle_untold(
+    limit: int, wishes: list[tuple[int, str | None]], chance: object
+) -> None:
+    """Whatever happens, what was told last of a run that waits is what stands in its way."""
+    outside = Outside("/v")
+    line = Line(limit, known=False)
+    line.seats.guard(outside.lock, lambda: None)
+    line.seats.hold("/w", "found")
+    line.seats.join(*(line.ticket(f"r{number}", *wish) for number, wish in enumerate(wishes)))
+    seated = ["found"]
+    shown = {f"r{number}": line.seats.obstacle(f"r{number}") for number in range(len(wishes))}
+    deeds = [lambda: line.seats.know_workspaces(), lambda: outside.busy.clear(), lambda: line.seats.look_again()]
+    for number in range(2 * len(wishes) + 4):
+        before = len(line.granted)
+        line.told.clear()
+        leaving = chance.choice(seated) if seated else None  # type: ignore[attr-defined]
+        if number % 2 == 0 or leaving is None:
+            deeds[number // 2 % 3]()
+        else:
+            line.end(leaving)
+            seated.remove(leaving)
+        seated += line.granted[before:]
+        shown |= dict(line.told)
+
+        waiting = [run_id for run_id in shown if line.seats.is_queued(run_id)]
+        assert {run_id: shown[run_id] for run_id in waiting} == {
+            run_id: line.seats.obstacle(run_id) for run_id in waiting
+        }
+
+
 @given(
     st.integers(1, 4),
     st.lists(st.tuples(st.integers(-3, 3), st.sampled_from([None, "/v", "/w"])), max_size=25),
@@ -199,6 +260,10 @@ def test_everybody_is_served_once_and_in_order(
     for kind in set(wishes):
         served = [int(run_id[1:]) for run_id in line.granted if wishes[int(run_id[1:])] == kind]
         assert served == sorted(served)
+
+
+def _without_repetition(told: Iterable[seats.Obstacle | None]) -> list[seats.Obstacle | None]:
+    return [each for each, _ in itertools.groupby(told)]
 
 
 class Outside:
