@@ -232,10 +232,15 @@ class Stepper:
             self._reach("step.performed")
 
     async def _performed(self, performer: ports.Performer, work: Work) -> Result:
-        if work.ask.operation.outside:
-            return await performer.perform(self._call(work))
-        # What is kept beside the run's folder, as issues are, waits for room as the journal does.
-        return await self.home.durability.commit(lambda: performer.perform(self._call(work)))
+        while True:
+            try:
+                return await performer.perform(self._call(work))
+            except errors.StorageFault as fault:
+                if work.ask.operation.outside:
+                    raise
+                # What is kept beside the run's folder, as issues are, waits for room as the journal does. The home is
+                # asked for only now: of a run that sleeps meanwhile nothing may hold the old one.
+                await self.home.durability.heal(fault)
 
     def _call(self, work: Work) -> ports.Call:
         return ports.Call(
