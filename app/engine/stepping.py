@@ -231,15 +231,17 @@ class Stepper:
             work.away = False
             self._reach("step.performed")
 
-    async def _performed(self, performer: ports.Performer, work: Work) -> Result:
+    def _performed(self, performer: ports.Performer, work: Work) -> Awaitable[Result]:
+        outside = work.ask.operation.outside
+        return performer.perform(self._call(work)) if outside else self._performed_with_room(performer, work)
+
+    async def _performed_with_room(self, performer: ports.Performer, work: Work) -> Result:
+        # What is kept beside the run's folder, as issues are, waits for room as the journal does.
         while True:
             try:
                 return await performer.perform(self._call(work))
             except errors.StorageFault as fault:
-                if work.ask.operation.outside:
-                    raise
-                # What is kept beside the run's folder, as issues are, waits for room as the journal does. The home is
-                # asked for only now: of a run that sleeps meanwhile nothing may hold the old one.
+                # The home is asked for only now: of a run that sleeps meanwhile nothing may hold the old one.
                 await self.home.durability.heal(fault)
 
     def _call(self, work: Work) -> ports.Call:
