@@ -236,12 +236,11 @@ class Stepper:
         return performer.perform(self._call(work)) if outside else self._performed_with_room(performer, work)
 
     async def _performed_with_room(self, performer: ports.Performer, work: Work) -> Result:
-        # What is kept beside the run's folder, as issues are, waits for room as the journal does.
         while True:
             try:
                 return await performer.perform(self._call(work))
             except errors.StorageFault as fault:
-                # The home is asked for only now: of a run that sleeps meanwhile nothing may hold the old one.
+                # What is kept beside the folder, as issues are, waits for room too; a run asleep holds no old home.
                 await self.home.durability.heal(fault)
 
     def _call(self, work: Work) -> ports.Call:
