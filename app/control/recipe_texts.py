@@ -19,7 +19,8 @@ MAX_RECIPE_BYTES = 1024 * 1024
 """Largest recipe file that is read."""
 
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
-_LOG = logging.getLogger("control_room.recipes")
+
+_log = logging.getLogger(__name__)
 
 
 class Shared:
@@ -68,7 +69,7 @@ def looked_at(name: str, dialect: str) -> Iterator[None]:
     except RecursionError as error:
         raise _refused(flaw("too_deep", "is nested too deeply")) from error
     except Exception as error:
-        _LOG.exception("a recipe could not be looked at", extra={"recipe": name, "dialect": dialect})
+        _log.exception("a recipe could not be looked at", extra={"recipe": name, "dialect": dialect})
         told = f"met a fault of this program ({type(error).__name__}), which its log tells of"
         raise _refused(flaw("dialect_fault", told)) from error
 

@@ -186,23 +186,21 @@ def replace(
     sync: bool,
     reach: Callable[[str], None] | None = None,
     at: str = "",
-    check: Callable[[], None] | None = None,
-) -> Signature:
+    check: Callable[[str], None] | None = None,
+) -> None:
     """
-    Replace a file in one move: a temporary file beside it, then a rename; return the signature of what was written.
+    Replace a file in one move: a temporary file beside it, then a rename.
 
     Args:
         sync: Whether the content and the name are durable afterwards.
         at: Beginning of the names of the points passed, e.g. `storage.snapshot`.
-        check: Called at the last moment before the file changes; it stays as it is if that raises.
+        check: Called with the temporary file at the last moment before the rename; nothing changes if that raises.
     """
     reach = reach or probes.NoProbes().reach
     folder, slash, name = path.rpartition("/")
     fresh = f"{folder}{slash}.{name}.new"
     reach(f"{at}.before_write")
     disk.write(fresh, content, sync=sync)
-    # Under its own name somebody else may change the file at once.
-    signature = disk.signature(fresh)
     reach(f"{at}.before_rename")
     if check is not None:
         _checked(disk, fresh, check)
@@ -210,7 +208,6 @@ def replace(
     reach(f"{at}.after_rename")
     if sync:
         disk.sync_folder(folder)
-    return signature
 
 
 def append_whole(disk: Disk, path: str, content: bytes, *, sync: bool) -> int:
@@ -275,9 +272,9 @@ def try_writing(disk: Disk, path: str) -> None:
     disk.remove(path)
 
 
-def _checked(disk: Disk, fresh: str, check: Callable[[], None]) -> None:
+def _checked(disk: Disk, fresh: str, check: Callable[[str], None]) -> None:
     try:
-        check()
+        check(fresh)
     except BaseException:
         with contextlib.suppress(OSError):
             disk.remove(fresh)

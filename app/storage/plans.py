@@ -162,7 +162,16 @@ class Plans:
             # Where a file is, the name of its folder is durable.
             files.add_folder(path.rpartition("/")[0])
             files.sync_folder(layout.PLANS)
-        signature = disk.replace(files, path, content, sync=True, reach=reach, at="storage.plan", check=check)
+        signature: Signature = ()
+
+        def sign(fresh: str) -> None:
+            # Under its own name somebody else may change the file at once.
+            nonlocal signature
+            signature = files.signature(fresh)
+            if check is not None:
+                check()
+
+        disk.replace(files, path, content, sync=True, reach=reach, at="storage.plan", check=sign)
         if not files.has_file(layout.plan_marker(layout.PLANS_MADE, plan.session_id)):
             # Behind the file, so that none is missed that was never there.
             self._mark(layout.PLANS_MADE, plan.session_id)

@@ -82,7 +82,7 @@ def test_a_fault_is_listed_at_its_recipe_and_logged_whole(tmp_path, caplog, plac
     small_recipes.write(tmp_path / "recipes", "bad.json", small_recipes.recipe(UNLUCKY, **broken))
     small_recipes.write(tmp_path / "recipes", "good.json", small_recipes.recipe("lucky"))
     catalogue = _catalogue(tmp_path, control_room=FaultyControlRoom(place))
-    with caplog.at_level(logging.ERROR, "control_room.recipes"):
+    with caplog.at_level(logging.ERROR, "app.control.recipe_texts"):
         told = {entry.recipe_id: [flaw.code for flaw in entry.flaws] for entry in catalogue.all()}
 
     assert told == {"lucky": [], UNLUCKY: ["dialect_fault"]}

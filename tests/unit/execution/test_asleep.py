@@ -5,6 +5,8 @@ Runs asleep: a run that only waits is let go of, and goes on as if it had stayed
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,7 +33,7 @@ def bench(**settings: Any) -> Bench:
     """
     Return a bench that lets every quiet run fall asleep.
     """
-    return Bench(kept_loaded=0, **settings)
+    return Bench(**({"kept_loaded": 0} | settings))
 
 
 async def asleep(program: Sequence[toys.Step] = ASKING, **settings: Any) -> tuple[Bench, str]:
@@ -81,6 +83,26 @@ async def test_an_answer_wakes_the_run() -> None:
     assert await there.ended(run_id) == [RunState.DONE]
     assert there.toolbox.executed == ["one/1", "two/1"]
 
+    await there.close()
+
+
+async def test_a_gate_keeps_nothing_of_its_run_loaded() -> None:
+    """While a run at a gate is asleep, nothing holds what was read and written of it."""
+    there = await bench(kept_loaded=1).open()
+    run_id = await there.submit(*ASKING)
+    await there.shown(run_id, RunState.WAITING)
+    loaded = weakref.ref(there.store._parts.opener.logs[run_id])
+    other = await there.submit(*ASKING)
+    await there.asleep(run_id)
+    gc.collect()
+
+    assert loaded() is None
+
+    await pools.soon(there.pool.decide(run_id, "ask", gates.Answer(decision="approve")))
+
+    assert await there.ended(run_id) == [RunState.DONE]
+
+    await there.pool.cancel(other)
     await there.close()
 
 

@@ -8,8 +8,6 @@ import asyncio
 import errno
 import os
 import threading
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -48,16 +46,6 @@ class Held:
         Let it go on.
         """
         self._may_go_on.set()
-
-
-@pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[houses.FolderHouse]:
-    """
-    Give a house for a store on the machine's disk.
-    """
-    made = houses.FolderHouse(tmp_path, b"")
-    yield made
-    await made.store.close()
 
 
 @pytest.mark.parametrize("others", [0, 1])

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -43,17 +41,6 @@ class Late:
             self.ready.set()
             self.may_go_on.wait()
             self._over.clear()
-
-
-@pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[houses.FolderHouse]:
-    """
-    Give a house for a store on the machine's disk.
-    """
-    made = houses.FolderHouse(tmp_path, b"")
-    yield made
-    made.faults.lift()
-    await made.store.close()
 
 
 async def cut_off(house: houses.FolderHouse, log: FolderLog) -> Late:
