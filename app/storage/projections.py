@@ -227,7 +227,9 @@ class Projections:
             self._store_events(load)
         if load.receipts:
             self._store_receipts(load)
-        contents = {layout.projection(name): plain.encode(value) + b"\n" for name, value in load.files.items()}
+        # Whoever reads an ending in run.json looks at the other files next.
+        names = sorted(load.files, key=lambda name: name == layout.MANIFEST)
+        contents = {layout.projection(name): plain.encode(load.files[name]) + b"\n" for name in names}
         self._files_bytes = sum(map(len, contents.values())) if contents else self._files_bytes
         for name, content in contents.items():
             self._store_file(name, content)

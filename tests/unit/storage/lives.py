@@ -83,7 +83,7 @@ async def live(store: FolderStore, tell: Tell, *, serve: bool = True) -> None:
         tell(f"step {key}")
         await log.add_receipt(record)
         log.add_event(EventType.STEP_FINISHED, key, {"position": record.position})
-        log.refresh(lambda key=key: {"run.json": {"last": key}, "cache.json": {}})  # type: ignore[misc]
+        log.refresh(lambda key=key: {"run.json": {"last": key}, "cache.json": {"last": key}})  # type: ignore[misc]
         await log.rest()
     await store.issues.open({"issue_id": "iss_1", "title": "t"})
     tell("issue")

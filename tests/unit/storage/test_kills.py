@@ -52,6 +52,19 @@ def test_every_point_of_a_life_is_a_place_to_die(swept: list[dict[str, Any]]) ->
     assert all(life["signal"] == 9 or (life["signal"] == 0 and life["nth"] > 1) for life in swept)
 
 
+def test_no_manifest_on_disk_is_newer_than_the_slots(swept: list[dict[str, Any]]) -> None:
+    """For every point: what run.json says of a run's last step, cache.json beside it holds."""
+    compared = 0
+    for life in swept:
+        folder = Path(life["place"]) / layout.run_folder(RUN)
+        if (folder / layout.MANIFEST).exists():
+            last = {name: _last(folder / name) for name in (layout.MANIFEST, layout.CACHE)}
+            compared += 1
+
+            assert last[layout.CACHE] >= last[layout.MANIFEST], life
+    assert compared > 10
+
+
 async def test_what_was_answered_is_there_after_a_kill(swept: list[dict[str, Any]]) -> None:
     """For every point: answered creations, steps, decisions, issues, plans and deletions hold; the run can go on."""
     for life in swept:
@@ -133,3 +146,7 @@ async def check_deleted(store: Any) -> None:
     assert [run.run_id for run in await store.list_runs(RunQuery())] == ["second"]
     for key in lives.STEPS:
         assert (await store.find_receipt(f"rcpt_{key}"))["key"] == key
+
+
+def _last(snapshot: Path) -> str:
+    return str(json.loads(snapshot.read_text(encoding="utf-8")).get("last", "")) if snapshot.exists() else ""
