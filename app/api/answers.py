@@ -206,29 +206,6 @@ class ArtifactSlot(_Answer):
     summary: str
 
 
-class Receipt(BaseModel):
-    """
-    Proof of a tool execution.
-    """
-
-    model_config = ConfigDict(extra="allow")
-
-    receipt_id: str
-    session_id: str
-    run_id: str
-    key: str
-    tool: str | None
-    args: Any
-    payload: Any
-    sha256: str | None = Field(description="Hash of the payload; null where the tool failed.")
-    started_at: _At
-    completed_at: _At
-    intact: bool = Field(
-        description="Whether it fits the journal of its run; where the run is gone, whether it fits its hash."
-    )
-    alteration: str | None = Field(description="What does not fit, in words; null where it is intact.")
-
-
 class GateListed(_Answer):
     """
     A question to a person, and its answer if it has one.
@@ -327,9 +304,11 @@ class AgentListed(_Answer):
     role: str
     evidence: str
     modes: list[str]
-    state: Literal["idle", "busy"]
-    run: str | None = Field(description="Run that it speaks in.")
-    key: str | None = Field(description="Step that it speaks in.")
+    state: Literal["executing", "processing", "idle"] = Field(
+        description="`executing`: tools work for it; `processing`: it works on a prompt without tools."
+    )
+    run: str | None = Field(description="Run that it works in.")
+    key: str | None = Field(description="Step that it works in.")
 
 
 class ToolListed(_Answer):

@@ -42,6 +42,7 @@ _FIELDS = sorted(
     | set(queries.GatesQuery.model_fields)
     | set(queries.IssuesQuery.model_fields)
     | set(queries.PlansQuery.model_fields)
+    | set(queries.ReceiptsQuery.model_fields)
 )
 _MOST_FLAWS = 200
 _SHOWN_CHARACTERS = 80

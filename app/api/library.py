@@ -8,11 +8,12 @@ import asyncio
 import json
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Query
+from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import answers, bodies
-from app.api.answering import as_json, declared
+from app.api import answers, bodies, queries, receipt_answers
+from app.api.answering import as_json, declared, page
 from app.api.desk import At
 from app.api.refusals import BODY
 
@@ -86,10 +87,28 @@ async def list_agents(desk: At) -> Response:
 
 
 @router.get(
+    "/audit/receipts",
+    tags=["audit"],
+    summary="List receipts",
+    responses=page(
+        list[receipt_answers.ReceiptListed],
+        meaning="A page of receipts, session by session, each in the order in which they were written.",
+    ),
+)
+async def list_receipts(desk: At, request: Request, query: Annotated[queries.ReceiptsQuery, Query()]) -> Response:
+    """
+    List the proofs of tool executions, also of deleted runs; filters are combined.
+    """
+    found, more = await desk.runs.receipts(query.query())
+    cursor = queries.receipts_cursor(found[-1]) if more else None
+    return as_json([dict(receipt.facts) for receipt in found], headers=queries.next_link(request, cursor))
+
+
+@router.get(
     "/audit/receipts/{receipt_id}",
     tags=["audit"],
     summary="Read a receipt",
-    responses=declared(answers.Receipt, "receipt_not_found"),
+    responses=declared(receipt_answers.Receipt, "receipt_not_found"),
 )
 async def show_receipt(
     desk: At, receipt_id: Annotated[str, Path(description="Id of the receipt.", examples=["rcpt_a1b2c3"])]

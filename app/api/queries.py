@@ -18,7 +18,7 @@ from starlette.requests import Request
 
 from app import clock, errors
 from app.control import inbox
-from app.engine import gates, issues, plans, states, stores
+from app.engine import gates, issues, plans, receipts, states, stores
 
 DEFAULT_LIMIT = 100
 """Items of a page where none are asked for."""
@@ -36,6 +36,7 @@ def _instant(text: object) -> datetime:
 _WORDS = re.compile(r"[^\x00\ud800-\udfff]*")
 _Instant = Annotated[datetime, BeforeValidator(_instant)]
 _Label = Annotated[str, Field(max_length=400, pattern=r"^[^\x00:]+:[^\x00]*$")]
+_Cursor = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"^[^\x00]*$")]
 _Plain = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00]*$")]
 
 
@@ -123,9 +124,7 @@ class IssuesQuery(BaseModel):
     session_id: _Plain | None = Field(None, description="Only issues of this work session.")
     kind: _Plain | None = Field(None, description="Only issues of this kind.", examples=["dod"])
     limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Most issues of a page.")
-    cursor: Annotated[str, Field(min_length=1, max_length=2000, pattern=r"^[^\x00]*$")] | None = Field(
-        None, description="Where the page begins, from the `Link` of the one before."
-    )
+    cursor: _Cursor | None = Field(None, description="Where the page begins, from the `Link` of the one before.")
 
     def query(self) -> issues.IssueQuery:
         """
@@ -137,6 +136,28 @@ class IssuesQuery(BaseModel):
         return issues.IssueQuery(**(dict(self) | {"cursor": _read_cursor(self.cursor)}))
 
 
+class ReceiptsQuery(BaseModel):
+    """
+    Which receipts a list shows.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    run_id: _Plain | None = Field(None, description="Only receipts of this run.")
+    session_id: _Plain | None = Field(None, description="Only receipts of this work session.")
+    limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Most receipts of a page.")
+    cursor: _Cursor | None = Field(None, description="Where the page begins, from the `Link` of the one before.")
+
+    def query(self) -> receipts.ReceiptQuery:
+        """
+        Return the question to the store.
+
+        Raises:
+            errors.RequestInvalid: the cursor is not one of ours.
+        """
+        return receipts.ReceiptQuery(**(dict(self) | {"cursor": _read_receipt(self.cursor)}))
+
+
 class PlansQuery(BaseModel):
     """
     Which session plans a list shows.
@@ -146,9 +167,7 @@ class PlansQuery(BaseModel):
 
     status: plans.PlanState | None = Field(None, description="Only plans in this state.")
     limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Most plans of a page.")
-    cursor: Annotated[str, Field(min_length=1, max_length=2000, pattern=r"^[^\x00]*$")] | None = Field(
-        None, description="Where the page begins, from the `Link` of the one before."
-    )
+    cursor: _Cursor | None = Field(None, description="Where the page begins, from the `Link` of the one before.")
 
     def query(self) -> plans.PlanQuery:
         """
@@ -158,6 +177,14 @@ class PlansQuery(BaseModel):
             errors.RequestInvalid: the cursor is not one of ours.
         """
         return plans.PlanQuery(**(dict(self) | {"cursor": _read_cursor(self.cursor)}))
+
+
+def receipts_cursor(last: receipts.ListedReceipt) -> str:
+    """
+    Return the cursor of the page behind a receipt.
+    """
+    session_id, offset = last.position
+    return _written((session_id, str(offset)))
 
 
 def plans_cursor(last: plans.PlanSummary) -> str:
@@ -257,13 +284,28 @@ def _written(place: Sequence[str]) -> str:
     return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
 
 
+def _read_receipt(cursor: str | None) -> tuple[str, int] | None:
+    if cursor is None:
+        return None
+    session_id, offset = _parts(cursor, 2)
+    return session_id, position(offset)
+
+
 def _read(cursor: str, parts: int) -> list[str]:
+    place = _parts(cursor, parts)
+    try:
+        clock.instant(place[0])
+    except ValueError as error:
+        raise _bad_cursor() from error
+    return place
+
+
+def _parts(cursor: str, parts: int) -> list[str]:
     try:
         place = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-        if isinstance(place, list) and len(place) == parts and all(isinstance(part, str) for part in place):
-            clock.instant(place[0])
-            if _WORDS.fullmatch("".join(place)):
-                return place
+        formed = isinstance(place, list) and len(place) == parts and all(isinstance(part, str) for part in place)
+        if formed and _WORDS.fullmatch("".join(place)):
+            return list(place)
     except (binascii.Error, ValueError, TypeError, RecursionError) as error:
         raise _bad_cursor() from error
     raise _bad_cursor()

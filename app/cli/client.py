@@ -11,6 +11,7 @@ from app.control import conferences, inbox, requests
 from app.control import gates as control_gates
 from app.control import issues as control_issues
 from app.engine import issues as engine_issues
+from app.engine import receipts as engine_receipts
 from app.engine import stores
 
 if TYPE_CHECKING:
@@ -143,6 +144,16 @@ class Client(Protocol):
     async def edit_issue(self, issue_id: str, edit: control_issues.Edit) -> Answer:
         """
         Change an issue and return it.
+        """
+
+    async def receipts(self, query: engine_receipts.ReceiptQuery) -> list[Answer]:
+        """
+        Return receipts of tool executions, without their payloads.
+        """
+
+    async def receipt(self, receipt_id: str) -> Answer:
+        """
+        Return a receipt, and whether it is unchanged.
         """
 
     async def verify(self, run_id: str) -> Answer:

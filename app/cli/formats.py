@@ -108,6 +108,16 @@ def gate(found: Mapping[str, Any]) -> str:
     return "\n\n".join(parts if found["decision"] is None else [*parts, gate_answered(found)])
 
 
+def receipt(found: Mapping[str, Any]) -> str:
+    """
+    Return a receipt with its arguments and payload.
+    """
+    names = ("receipt_id", "run_id", "session_id", "key", "tool", "started_at", "completed_at", "sha256", "alteration")
+    heading = [(name, found[name]) for name in names if found[name]]
+    parts = [json.dumps(found[name], ensure_ascii=False, indent=1) for name in ("args", "payload")]
+    return "\n\n".join([_facts([*heading, ("intact", "yes" if found["intact"] else "no")]), *parts])
+
+
 def answer_command(found: Mapping[str, Any]) -> str:
     """
     Return the command that answers an open gate.

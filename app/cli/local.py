@@ -18,7 +18,7 @@ from app.control import gates as control_gates
 from app.control import issues as control_issues
 from app.dialects import agent_recipes
 from app.engine import issues as engine_issues
-from app.engine import plain, states, stores
+from app.engine import plain, receipts, states, stores
 
 _UNFINISHED = (states.RunState.PENDING, states.RunState.RUNNING, states.RunState.WAITING)
 
@@ -224,6 +224,19 @@ class FolderClient:
         Change an issue.
         """
         return dict(await self._room.issues.edit(issue_id, edit))
+
+    async def receipts(self, query: receipts.ReceiptQuery) -> list[client.Answer]:
+        """
+        Return receipts.
+        """
+        found, _ = await self._room.runs.receipts(query)
+        return [dict(receipt.facts) for receipt in found]
+
+    async def receipt(self, receipt_id: str) -> client.Answer:
+        """
+        Return a receipt.
+        """
+        return await self._room.runs.receipt(receipt_id)
 
     async def verify(self, run_id: str) -> client.Answer:
         """

@@ -14,12 +14,12 @@ from urllib.parse import quote
 import httpx
 
 from app import errors, settings
-from app.cli import client, remote_plans
+from app.cli import client, remote_plans, remote_problems
 from app.control import conferences, inbox, requests
 from app.control import gates as control_gates
 from app.control import issues as control_issues
 from app.engine import issues as engine_issues
-from app.engine import plain, stores
+from app.engine import plain, receipts, stores
 
 _CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 60.0
@@ -29,16 +29,6 @@ _QUIET_STREAM_SECONDS = 120.0
 _WITHOUT_BODY = {httpx.codes.NO_CONTENT, httpx.codes.NOT_MODIFIED}
 
 _NOT_IN_BODY = {"idempotency_key", "owner"}
-
-_OF_STATUS: Mapping[int, type[errors.ControlRoomError]] = {
-    401: errors.ConfigurationError,
-    403: errors.ConfigurationError,
-    404: errors.NotFound,
-    409: errors.Conflict,
-    413: errors.TooLarge,
-    422: errors.Unroutable,
-    507: errors.NoRoom,
-}
 
 
 class ServiceClient:
@@ -109,7 +99,7 @@ class ServiceClient:
             async with self._http.stream("GET", _run(run_id, "events"), headers=headers, timeout=timeout) as answer:
                 if answer.is_error:
                     await answer.aread()
-                    raise _told(answer)
+                    raise remote_problems.told(answer)
                 async for line in _lines(answer):
                     if line.startswith(b"data:"):
                         yield json.loads(line.removeprefix(b"data:"))
@@ -237,6 +227,18 @@ class ServiceClient:
         path = f"/api/issues/{quote(issue_id, safe='')}"
         return self._object(await self._send("PATCH", path, json=_given(edit)))
 
+    async def receipts(self, query: receipts.ReceiptQuery) -> list[client.Answer]:
+        """
+        Get receipts.
+        """
+        return self._array(await self._send("GET", "/api/audit/receipts", params=_given(query)))
+
+    async def receipt(self, receipt_id: str) -> client.Answer:
+        """
+        Get a receipt.
+        """
+        return self._object(await self._send("GET", f"/api/audit/receipts/{quote(receipt_id, safe='')}"))
+
     async def verify(self, run_id: str) -> client.Answer:
         """
         Refuse: journals are verified where they are.
@@ -292,7 +294,7 @@ class ServiceClient:
         except httpx.HTTPError as error:
             raise self._unreachable(error) from error
         if not (answer.is_success or answer.status_code == httpx.codes.NOT_MODIFIED):
-            raise _told(answer)
+            raise remote_problems.told(answer)
         return answer
 
     async def _ask(
@@ -371,28 +373,3 @@ def _run(run_id: str, *parts: str) -> str:
 
 def _folder_only(what: str) -> errors.RequestInvalid:
     return errors.RequestInvalid(f"{what} needs the project's folder: leave --server out.", code="folder_only")
-
-
-def _told(answer: httpx.Response) -> errors.ControlRoomError:
-    try:
-        problem = answer.json()
-    except ValueError:
-        problem = None
-    if not isinstance(problem, dict) or "code" not in problem:
-        message = f"the server answered {answer.status_code} {answer.reason_phrase}"
-        return errors.ConfigurationError(message, code="server_error")
-    message = str(problem.get("detail") or problem.get("title") or answer.reason_phrase)
-    return _error(answer.status_code, message, str(problem["code"]), problem.get("flaws") or ())
-
-
-def _error(status: int, message: str, code: str, flaws: Any) -> errors.ControlRoomError:
-    if status == 400 and code == errors.UnknownRecipe.default_code:
-        return errors.UnknownRecipe(message)
-    kind = _OF_STATUS.get(status, errors.RequestInvalid if status < 500 else errors.ConfigurationError)
-    if not issubclass(kind, errors.InputRefused):
-        return kind(message, code=code)
-    known = [
-        errors.Flaw(path=flaw["path"], message=flaw["message"], code=flaw["code"], line=flaw.get("line"))
-        for flaw in flaws
-    ]
-    return kind(message, code=code, flaws=known)

@@ -17,6 +17,7 @@ from app.cli import (
     gates,
     issues,
     plans,
+    receipts,
     recipes,
     running,
     runs,
@@ -37,8 +38,8 @@ def control_room() -> None:
 
 
 for command in (
-    serving.serve, running.run, confer.confer, runs.runs, gates.gates, issues.issues, plans.plan, recipes.recipes,
-    recipes.route, upkeep.agents, upkeep.config, upkeep.index, upkeep.init, upkeep.openapi, crashing.crashtest,
+    serving.serve, running.run, confer.confer, runs.runs, gates.gates, issues.issues, plans.plan,
+    receipts.receipts, recipes.recipes, recipes.route, upkeep.agents, upkeep.config, upkeep.index, upkeep.init, upkeep.openapi, crashing.crashtest,
 ):  # fmt: skip
     control_room.add_command(command)
 

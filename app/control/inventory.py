@@ -4,9 +4,11 @@ Inventory: the tools and agents that recipes can name, and what each agent is at
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from app.engine import library, plain, pool_port, states, stores
+from app.engine import library, operations, plain, pool_port, states, stores, views
+
+_IDLE: dict[str, plain.Json] = {"state": "idle", "run": None, "key": None}
 
 
 class Inventory:
@@ -33,22 +35,27 @@ class Inventory:
 
     async def agents(self) -> list[dict[str, plain.Json]]:
         """
-        Return every agent; a busy one with the run and step that it speaks in.
+        Return every agent with its state: `executing`, `processing` or `idle`, and the run and step that it works in.
         """
-        speaking = await self._speaking()
-        return [agent.to_json() | _activity(speaking.get(agent.id)) for agent in self._library().agents]
+        working = await self._working()
+        return [agent.to_json() | working.get(agent.id, _IDLE) for agent in self._library().agents]
 
-    async def _speaking(self) -> dict[str, tuple[str, str]]:
-        speaking: dict[str, tuple[str, str]] = {}
+    async def _working(self) -> dict[str, dict[str, plain.Json]]:
+        working: dict[str, dict[str, plain.Json]] = {}
         async for row in stores.every_run(self._store, stores.RunQuery(status=states.RunState.RUNNING)):
             shown = self._engine.view(row.run_id) or self._engine.standing(row.run_id)
             for step in shown.open if shown else ():
-                agent_id = step.facts.get("agent_id")
-                if isinstance(agent_id, str):
-                    speaking.setdefault(agent_id, (row.run_id, step.key))
-        return speaking
+                for agent_id, state in _acting(step, shown):
+                    working.setdefault(agent_id, {"state": state, "run": row.run_id, "key": step.key})
+        return working
 
 
-def _activity(speaking: tuple[str, str] | None) -> dict[str, plain.Json]:
-    run_id, key = speaking or (None, None)
-    return {"state": "busy" if speaking else "idle", "run": run_id, "key": key}
+def _acting(step: views.OpenStep, shown: views.RunView | pool_port.Standing | None) -> Iterator[tuple[str, str]]:
+    agent_id = step.facts.get("agent_id")
+    if isinstance(agent_id, str):
+        yield agent_id, "executing" if step.tools else "processing"
+    elif step.kind == operations.ToolCall.kind and isinstance(shown, views.RunView):
+        # In phase 1 of a conference the service calls tools for the chief; a pipeline's tools are nobody's.
+        chief = shown.start.frozen.get("chief")
+        if isinstance(chief, dict):
+            yield chief["id"], "executing"

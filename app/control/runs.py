@@ -17,7 +17,7 @@ from app.control.reading import Reader, Ready
 from app.control.requests import ResumeRequest, Started, StartRequest
 from app.control.starting import Starter
 from app.control.waiting import Waiter
-from app.engine import events, plain, pool_port, ports, records, runs, states, stores, views
+from app.engine import events, plain, pool_port, ports, receipts, records, runs, states, stores, views
 
 
 class Runs:
@@ -217,6 +217,13 @@ class Runs:
         except errors.Conflict as altered:
             alteration = altered.message
         return found | {"intact": alteration is None, "alteration": alteration}
+
+    async def receipts(self, query: receipts.ReceiptQuery) -> tuple[list[receipts.ListedReceipt], bool]:
+        """
+        Return a page of receipts, and whether more follow.
+        """
+        found = await self._store.list_receipts(dataclasses.replace(query, limit=query.limit + 1))
+        return found[: query.limit], len(found) > query.limit
 
     async def cancel(self, run_id: str) -> states.RunState:
         """

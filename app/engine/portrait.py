@@ -12,6 +12,7 @@ from app.engine import plain, views
 from app.engine.context import DriverContext
 from app.engine.durability import Durability
 from app.engine.journal_lines import facts_of
+from app.engine.operations import AgentCall
 from app.engine.records import Record
 from app.engine.runs import Transition
 from app.engine.slots import Standing
@@ -159,11 +160,13 @@ def open_step(work: Work) -> views.OpenStep:
     """
     Return an open step as views show it.
     """
+    operation = work.ask.operation
     return views.OpenStep(
         key=work.ask.key,
         attempt=work.attempt,
-        kind=work.ask.operation.kind,
+        kind=operation.kind,
         place=work.ask.place,
-        facts=facts_of(work.ask.operation),
+        facts=facts_of(operation),
         started_at=clock.stamp(work.started_at) if work.started_at else "",
+        tools=isinstance(operation, AgentCall) and operation.tools,
     )

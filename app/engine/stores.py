@@ -12,6 +12,7 @@ from typing import Protocol
 from app.engine import plain
 from app.engine.decisions import DecisionKind, Decisions
 from app.engine.events import Event, EventType
+from app.engine.receipts import ListedReceipt, ReceiptQuery
 from app.engine.records import BlobRef, Record
 from app.engine.runs import RunStart, Transition
 
@@ -330,6 +331,11 @@ class RunStore(Protocol):
 
         Raises:
             errors.NotFound: there is none of that id.
+        """
+
+    async def list_receipts(self, query: ReceiptQuery) -> list[ListedReceipt]:
+        """
+        Return receipts in the order in which their sessions' files hold them.
         """
 
     async def prove_receipt(self, receipt_id: str) -> dict[str, plain.Json]:

@@ -39,6 +39,8 @@ class OpenStep:
     """`tool`, or `agent_archetype` and `agent_id`."""
     started_at: str
     """When the try began."""
+    tools: bool = False
+    """Whether an agent that speaks in it may use tools of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from app import errors
-from app.engine import events, plain, records, states
-from app.storage import authority, blobs, disk, events_file, layout, receipts
+from app.engine import events, plain, receipts, records, states
+from app.storage import authority, blobs, disk, events_file, layout
+from app.storage import receipts as receipt_files
 from app.storage.folder_log import FolderLog
 from app.storage.index import ReceiptPlace
 from app.storage.means import Means
@@ -132,6 +133,23 @@ class Archive:
             raise errors.NotFound(message, code="receipt_not_found", detail={"receipt_id": receipt_id[:80]})
         return found
 
+    async def list_receipts(self, query: receipts.ReceiptQuery) -> list[receipts.ListedReceipt]:
+        """
+        Return a page of receipts, those that open runs have queued included.
+        """
+        for log in list(self._logs.values()):
+            start = log.loaded.start
+            if query.run_id in (None, start.run_id) and query.session_id in (None, start.session_id):
+                with contextlib.suppress(errors.StorageFault):
+                    await log.rest()
+        places = await self._means.index.list_receipts(query)
+
+        def read() -> list[receipts.ListedReceipt]:
+            found = ((place, self._receipt_at(place)) for place in places)
+            return [receipts.listed(receipt or _lost(place), place.position) for place, receipt in found]
+
+        return await self._means.workers.run(read)
+
     async def proven(self, receipt_id: str) -> dict[str, plain.Json]:
         """
         Return a receipt that is as its run has written it.
@@ -143,7 +161,7 @@ class Archive:
         found = await self.receipt(receipt_id)
         place = await self._means.index.find_receipt(receipt_id)
         filed_under = place.session_id if place else ""
-        wrong = await self._means.workers.run(lambda: receipts.flaw(self._means.disk, found, filed_under))
+        wrong = await self._means.workers.run(lambda: receipt_files.flaw(self._means.disk, found, filed_under))
         if wrong is not None:
             told = f"the receipt {receipt_id} {wrong}"
             raise errors.Conflict(told, code="receipt_altered", detail={"receipt_id": receipt_id})
@@ -158,7 +176,7 @@ class Archive:
             _log.error("the run %s has ended, and its last events are missing", run_id)
 
     def _receipt_at(self, place: ReceiptPlace) -> dict[str, Any] | None:
-        found = receipts.read_at(self._means.disk, place)
+        found = receipt_files.read_at(self._means.disk, place)
         if found is None:
             # The file did not keep it, and nobody opens a finished run to complete it: its journal still proves it.
             _log.error("the receipt %s of run %s is made anew", place.receipt_id, place.run_id)
@@ -172,7 +190,7 @@ class Archive:
         for record in known.records:
             if record.receipt_id == place.receipt_id:
                 session_id = known.start.session_id
-                return receipts.receipt_of(self._means.disk, place.run_id, folder, session_id, record)
+                return receipt_files.receipt_of(self._means.disk, place.run_id, folder, session_id, record)
         return None
 
     def _make_sure_of(self, run_id: str) -> None:
@@ -185,3 +203,8 @@ def _json(files: disk.Disk, path: str) -> Any | None:
         return json.loads(files.read(path))
     except (OSError, ValueError, RecursionError):
         return None
+
+
+def _lost(place: ReceiptPlace) -> dict[str, Any]:
+    # Neither its line nor its journal can be read; that it was there is all that is known.
+    return {"receipt_id": place.receipt_id, "session_id": place.session_id, "run_id": place.run_id}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from app import errors
-from app.engine import events, plain, probes, records, runs, stores
+from app.engine import events, plain, probes, receipts, records, runs, stores
 from app.storage import creation, disk, layout, workers
 from app.storage.admission import Admission
 from app.storage.archive import Archive
@@ -236,6 +236,12 @@ class DiskStore(abc.ABC):
         Return a receipt.
         """
         return await self._parts.archive.receipt(receipt_id)
+
+    async def list_receipts(self, query: receipts.ReceiptQuery) -> list[receipts.ListedReceipt]:
+        """
+        Return a page of receipts.
+        """
+        return await self._parts.archive.list_receipts(query)
 
     async def prove_receipt(self, receipt_id: str) -> dict[str, plain.Json]:
         """

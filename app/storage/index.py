@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from app import clock
-from app.engine import issues, runs, states, stores
+from app.engine import issues, receipts, runs, states, stores
 
 OWNERS = ("service", "process", "foreign")
 """Who continues a run; nobody unasked, if it is foreign."""
@@ -46,6 +46,20 @@ class ReceiptPlace:
     """Run that it proves a step of."""
     offset_bytes: int
     """Where its line begins in that file."""
+
+    @property
+    def position(self) -> tuple[str, int]:
+        """
+        Return its place in the order of lists.
+        """
+        return self.session_id, self.offset_bytes
+
+    def fits(self, query: receipts.ReceiptQuery) -> bool:
+        """
+        Tell whether it is among those that a query means, whatever its limit.
+        """
+        wanted = query.run_id in (None, self.run_id) and query.session_id in (None, self.session_id)
+        return wanted and (query.cursor is None or self.position > query.cursor)
 
 
 class Index(Protocol):
@@ -150,6 +164,11 @@ class Index(Protocol):
     async def find_receipt(self, receipt_id: str) -> ReceiptPlace | None:
         """
         Return where a receipt lies.
+        """
+
+    async def list_receipts(self, query: receipts.ReceiptQuery) -> list[ReceiptPlace]:
+        """
+        Return where the receipts of a page lie, in the order of their sessions and files.
         """
 
     async def put_issues(self, found: Iterable[issues.IssueSummary], *, doubtful: bool = False) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from app import errors
-from app.engine import issues, runs, states, stores
+from app.engine import issues, receipts, runs, states, stores
 from app.storage import index
 from app.storage.index import Index, IndexedRun, ReceiptPlace
 from app.storage.room import Room
@@ -239,6 +239,15 @@ class IndexQueue:
         """
         await self._settle_if_possible()
         return self._waiting.places.get(receipt_id) or await self._inner.find_receipt(receipt_id)
+
+    async def list_receipts(self, query: receipts.ReceiptQuery) -> list[ReceiptPlace]:
+        """
+        Return where the receipts of a page lie, those whose rows cannot be written now among them.
+        """
+        await self._settle_if_possible()
+        found = {place.receipt_id: place for place in await self._inner.list_receipts(query)}
+        found |= {place.receipt_id: place for place in self._waiting.places.values() if place.fits(query)}
+        return sorted(found.values(), key=lambda place: place.position)[: query.limit]
 
     async def put_issues(self, found: Iterable[issues.IssueSummary], *, doubtful: bool = False) -> None:
         """

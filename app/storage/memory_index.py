@@ -8,7 +8,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from app.engine import issues, runs, states, stores
+from app.engine import issues, receipts, runs, states, stores
 from app.storage import index
 from app.storage.index import IndexedRun, ReceiptPlace
 
@@ -158,6 +158,13 @@ class MemoryIndex:
         Return where a receipt lies.
         """
         return self._receipts.get(receipt_id)
+
+    async def list_receipts(self, query: receipts.ReceiptQuery) -> list[ReceiptPlace]:
+        """
+        Return where the receipts of a page lie.
+        """
+        found = [place for place in self._receipts.values() if place.fits(query)]
+        return sorted(found, key=lambda place: place.position)[: query.limit]
 
     async def put_issues(self, found: Iterable[issues.IssueSummary], *, doubtful: bool = False) -> None:
         """

@@ -25,6 +25,36 @@ def test_issues_are_opened_listed_shown_changed_and_closed(tmp_path: Path, serve
         _walk(("--server", service.url))
 
 
+@pytest.mark.parametrize("served", [False, True])
+def test_receipts_are_listed_and_shown(tmp_path: Path, served: bool):
+    """
+    A run's receipts are listed by run and by session, and shown whole, in the folder and through its service.
+    """
+    project = programs.make_project(tmp_path / "project")
+    folder = ("--project", str(project.path))
+    run_id = json.loads(programs.control_room("run", "small", "--arg", "words=gate", "--json", *folder).stdout)[
+        "run_id"
+    ]
+    if not served:
+        _read_receipts(run_id, folder)
+        return
+    with programs.service(project) as service:
+        _read_receipts(run_id, ("--server", service.url))
+
+
+def _read_receipts(run_id: str, place: tuple[str, ...]) -> None:
+    listed = json.loads(programs.control_room("receipts", "list", "--run", run_id, "--json", *place).stdout)
+    receipt_id, session_id = listed[0]["receipt_id"], listed[0]["session_id"]
+    table = programs.control_room("receipts", "list", "--session", session_id, *place)
+    shown = programs.control_room("receipts", "show", receipt_id, *place)
+    nothing = programs.control_room("receipts", "list", "--run", "other", *place)
+
+    assert [receipt["run_id"] for receipt in listed] == [run_id]
+    assert table.stdout.splitlines()[1].startswith(receipt_id)
+    assert "intact yes" in " ".join(shown.stdout.split())
+    assert nothing.stdout.strip() == "no receipts"
+
+
 def _walk(place: tuple[str, ...]) -> None:
     opened = programs.control_room("issues", "open", "Look here", "--body", "Twice.", "--kind", "odd", "--json", *place)
     issue = json.loads(opened.stdout)

@@ -66,6 +66,21 @@ async def test_a_run_over_http(service: served.Served) -> None:
     assert slot["text"] == says("complete")
 
 
+async def test_an_agent_with_tools_is_executing(project: Project) -> None:
+    """An agent that may use its own tools is shown as executing, not as processing."""
+    coder = {"id": "said", "archetype": "coder", "tier": "t3", "backend": "said", "role": "Code."}
+    backends = {"said": {"type": "scripted", "file": "replies.json"}}
+    project.write(".control-room/agents.json", json.dumps({"agents": [coder], "backends": backends}))
+    project.say("code-review", hang=True)
+    async with served.in_process(project) as service:
+        run_id = await service.start("review-and-commit", **SAID)
+        await service.until(run_id, step="code-review")
+        agents = {agent["id"]: agent for agent in (await service.http.get("/api/agents")).json()}
+        await service.http.post(f"/api/runs/{run_id}/cancel")
+
+    assert (agents["said"]["state"], agents["said"]["key"]) == ("executing", "code-review")
+
+
 async def test_arguments_are_checked_at_the_start(service: served.Served) -> None:
     """Missing, undeclared and unfit arguments are refused before anything runs."""
     wrong = [

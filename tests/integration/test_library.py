@@ -151,7 +151,7 @@ async def test_tools_are_listed_with_their_arguments(service: served.Served) -> 
 
 
 async def test_agents_are_listed_with_what_they_are_at(service: served.Served) -> None:
-    """An agent that speaks is busy with a run and a step; the others are idle."""
+    """An agent that works on a prompt is processing, in a run and a step; the others are idle."""
     service.project.say("draft", hang=True)
     run_id = await service.start("unguarded")
     await service.until(run_id, step="draft")
@@ -160,7 +160,7 @@ async def test_agents_are_listed_with_what_they_are_at(service: served.Served) -
     await service.until(run_id, "cancelled")
     afterwards = {agent["id"]: agent for agent in (await service.http.get("/api/agents")).json()}
 
-    assert (agents["writer-1"]["state"], agents["writer-1"]["run"]) == ("busy", run_id)
+    assert (agents["writer-1"]["state"], agents["writer-1"]["run"]) == ("processing", run_id)
     assert agents["writer-1"]["key"] == "draft"
     assert (agents["editor-1"]["state"], agents["editor-1"]["run"]) == ("idle", None)
     assert agents["writer-1"]["role"] == "The writer."

@@ -16,11 +16,12 @@ import tenacity
 from sqlalchemy import Engine, exc, make_url
 
 from app import errors
-from app.engine import issues, runs, states, stores
+from app.engine import issues, receipts, runs, states, stores
 from app.storage import room
 from app.storage.index import IndexedRun, ReceiptPlace
 from app.storage.sql import issues as issue_rows
 from app.storage.sql import lists, migrations, queries, sessions
+from app.storage.sql import receipts as receipt_rows
 from app.storage.sql.sessions import ReadSession, WriteSession
 from app.storage.workers import Threads
 
@@ -166,15 +167,21 @@ class SqlIndex:
         if not given:
             return
         try:
-            await self._write(queries.add_receipts, given)
+            await self._write(receipt_rows.add_receipts, given)
         except exc.IntegrityError:
-            await self._write(queries.replace_receipts, given)
+            await self._write(receipt_rows.replace_receipts, given)
 
     async def find_receipt(self, receipt_id: str) -> ReceiptPlace | None:
         """
         Return where a receipt lies.
         """
-        return await self._read(queries.find_receipt, receipt_id)
+        return await self._read(receipt_rows.find_receipt, receipt_id)
+
+    async def list_receipts(self, query: receipts.ReceiptQuery) -> list[ReceiptPlace]:
+        """
+        Return where the receipts of a page lie.
+        """
+        return await self._read(receipt_rows.list_receipts, query)
 
     async def put_issues(self, found: Iterable[issues.IssueSummary], *, doubtful: bool = False) -> None:
         """

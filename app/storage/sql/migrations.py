@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 from app import resources
 from app.storage.sql.sessions import writing
 
-HEAD = "20261122_runs_of_sessions"
+HEAD = "20261123_receipts_in_order"
 """Newest migration; a test compares it with the folder `migrations/`."""
 
 _DATE_LABELS = text(

@@ -4,7 +4,6 @@ Queries of the index. None of them commits.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,6 +26,7 @@ from sqlalchemy import (
 from app.engine import runs, states, stores
 from app.storage import index
 from app.storage.index import IndexedRun, ReceiptPlace
+from app.storage.sql import receipts
 from app.storage.sql.rows import ISSUES, LABELS, RECEIPTS, ROW, RUNS, SUMMARY, UNFINISHED, indexed
 from app.storage.sql.sessions import ReadSession, WriteSession
 
@@ -38,8 +38,7 @@ _LONGEST_CHUNK = 500
 # Statements on the path of every run are built once: building one costs more than executing it.
 _REMOVE_LABELS = delete(LABELS).where(LABELS.c.run_id == bindparam("of_run"))
 _REMOVE_RUN = delete(RUNS).where(RUNS.c.run_id == bindparam("of_run"))
-_ADD_RUN, _ADD_LABELS, _ADD_RECEIPTS = insert(RUNS), insert(LABELS), insert(RECEIPTS)
-_REMOVE_RECEIPT = delete(RECEIPTS).where(RECEIPTS.c.receipt_id == bindparam("of_receipt"))
+_ADD_RUN, _ADD_LABELS = insert(RUNS), insert(LABELS)
 
 
 def put_run(session: WriteSession, run: IndexedRun) -> None:
@@ -71,7 +70,7 @@ def apply(
     for (_, since), values in sorted(grouped.items(), key=lambda group: group[0][0]):
         session.execute(_move_from(since), values)
     if places:
-        add_receipts(session, places)
+        receipts.add_receipts(session, places)
 
 
 def add_missing(session: WriteSession, found: Iterable[IndexedRun]) -> None:
@@ -157,29 +156,6 @@ def count_by_status(session: ReadSession) -> dict[str, int]:
     """
     rows = session.rows(select(RUNS.c.status, func.count()).group_by(RUNS.c.status))
     return {row[0]: row[1] for row in rows}
-
-
-def add_receipts(session: WriteSession, places: list[ReceiptPlace]) -> None:
-    """
-    Note where new receipts lie; fails as a whole if one is known.
-    """
-    session.execute(_ADD_RECEIPTS, [dataclasses.asdict(place) for place in places])
-
-
-def replace_receipts(session: WriteSession, places: list[ReceiptPlace]) -> None:
-    """
-    Note where receipts lie, known ones among them.
-    """
-    session.execute(_REMOVE_RECEIPT, [{"of_receipt": place.receipt_id} for place in places])
-    add_receipts(session, places)
-
-
-def find_receipt(session: ReadSession, receipt_id: str) -> ReceiptPlace | None:
-    """
-    Return where a receipt lies.
-    """
-    row = session.row(select(RECEIPTS).where(RECEIPTS.c.receipt_id == receipt_id))
-    return None if row is None else ReceiptPlace(**row._mapping)
 
 
 def clear(session: WriteSession) -> None:

@@ -109,6 +109,10 @@ class ReceiptRow(sqlmodel.SQLModel, table=True):
     """
 
     __tablename__ = "receipts"
+    __table_args__: Any = (
+        Index("ix_receipts_session", "session_id", "offset_bytes"),
+        Index("ix_receipts_run", "run_id", "session_id", "offset_bytes"),
+    )
 
     receipt_id: str = sqlmodel.Field(primary_key=True, max_length=64)
     """The receipt."""

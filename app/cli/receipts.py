@@ -1,0 +1,53 @@
+"""
+The commands under `receipts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from app.cli import endings, formats, options
+
+
+@click.group()
+def receipts() -> None:
+    """
+    Read the receipts of tool executions.
+    """
+
+
+@receipts.command("list")
+@click.option("--run", "run_id", metavar="ID", help="Only receipts of this run.")
+@click.option("--session", "session_id", metavar="ID", help="Only receipts of this work session.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=100, help="Most receipts to show.")
+@options.as_json
+@options.anywhere
+def list_(place: options.Place, as_json: bool, **filters: Any) -> int:
+    """
+    List receipts, session by session, oldest first.
+    """
+    from app.engine import receipts as engine_receipts
+
+    query = engine_receipts.ReceiptQuery(**filters)
+    return endings.shown(place.ask(lambda connected: connected.receipts(query)), as_json, _table)
+
+
+@receipts.command()
+@click.argument("receipt_id")
+@options.as_json
+@options.anywhere
+def show(place: options.Place, as_json: bool, receipt_id: str) -> int:
+    """
+    Show a receipt with its arguments and payload, and whether it is unchanged.
+    """
+    return endings.shown(place.ask(lambda connected: connected.receipt(receipt_id)), as_json, formats.receipt)
+
+
+def _table(found: Sequence[Mapping[str, Any]]) -> str:
+    if not found:
+        return "no receipts"
+    names = ("receipt_id", "session_id", "run_id", "tool", "completed_at", "key")
+    return formats.table(names, [[receipt[name] for name in names] for receipt in found])
