@@ -39,7 +39,8 @@ def control_room() -> None:
 
 for command in (
     serving.serve, running.run, confer.confer, runs.runs, gates.gates, issues.issues, plans.plan,
-    receipts.receipts, recipes.recipes, recipes.route, upkeep.agents, upkeep.config, upkeep.index, upkeep.init, upkeep.openapi, crashing.crashtest,
+    receipts.receipts, recipes.recipes, recipes.route,
+    upkeep.agents, upkeep.config, upkeep.index, upkeep.init, upkeep.openapi, crashing.crashtest,
 ):  # fmt: skip
     control_room.add_command(command)
 
