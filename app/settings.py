@@ -124,6 +124,11 @@ class TelemetrySettings:
     """
 
     log_level: str = _setting("info", "LOG_LEVEL", "debug, info, warning or error.")
+    secret_names: tuple[str, ...] = _setting(
+        ("*_KEY", "*_TOKEN", "*_SECRET", "*_PASSWORD"),
+        "SECRET_NAMES",
+        "Variables of the environment whose values are masked everywhere; patterns, parted by commas.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,6 +253,8 @@ def _default_text(item: dataclasses.Field[Any]) -> str:
         return {"PROJECT": "the current folder", "HOME": "the home folder"}[item.metadata["env"][len(PREFIX) :]]
     if item.default is None or item.default == ():
         return "none"
+    if isinstance(item.default, tuple):
+        return ",".join(item.default)
     return str(item.default).lower() if isinstance(item.default, bool) else str(item.default)
 
 

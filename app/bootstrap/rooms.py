@@ -40,7 +40,7 @@ from app.control import issues as control_issues
 from app.control import talks as control_talks
 from app.control.plans import planner as control_planner
 from app.control.plans import plans as control_plans
-from app.engine import conversations, file_operations, operations, plain, ports, refusals, runner
+from app.engine import conversations, file_operations, operations, plain, ports, refusals, runner, spellings
 from app.execution import measured
 from app.execution.embedded import pool, workspaces
 from app.processes import allowance, supervisor
@@ -224,7 +224,7 @@ def _equipment(
     performers: dict[str, ports.Performer] = {
         operations.ToolCall.kind: tool_performer.ToolPerformer(reference.registry, places),
         operations.AgentCall.kind: asking,
-        operations.Command.kind: commands.CommandPerformer(running, places, os.environ, secrets),
+        operations.Command.kind: commands.CommandPerformer(running, places, os.environ),
         operations.Check.kind: checks.CheckPerformer(places),
         operations.CheckEvidence.kind: evidence.EvidencePerformer(places, kept.prove_receipt),
         operations.CommitFile.kind: checks.CommitFilePerformer(places),
@@ -361,4 +361,4 @@ def _secrets(chosen: settings.Settings, people: configuration.Roster, environ: M
     found = {environ.get(name, "") for name in variables}
     found.add(chosen.server.api_token or "")
     found.add(urlsplit(chosen.project.database_url or "").password or "")
-    return found - {""}
+    return (found | spellings.of_environment(environ, chosen.telemetry.secret_names)) - {""}

@@ -97,7 +97,7 @@ class DriverContext:
         """
         Tell something once.
         """
-        self._tell(key, plain.plain(facts))
+        self._tell(key, self._masker.mask(plain.plain(facts)))
 
     def project(self, projection: Projection) -> None:
         """

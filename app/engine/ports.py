@@ -19,6 +19,8 @@ from app.engine.slots import Progress, Projection, Slot
 
 T = TypeVar("T")
 
+_NO_SECRETS = plain.Masker()
+
 
 class Context(Protocol):
     """
@@ -255,6 +257,8 @@ class Call:
     """When a gate was asked first; the same after a restart."""
     insist: Patience = impatiently
     """Write what is kept beside the run's folder, however long it takes."""
+    masker: plain.Masker = _NO_SECRETS
+    """Hides secrets in what is cut or parsed before the engine sees it."""
 
 
 class Performer(Protocol):

@@ -42,7 +42,7 @@ class Settlement:
         """
         ending, failure = _outcome(conductor)
         causes = failure.causes if isinstance(failure, errors.RunFailed) else ()
-        error = self._masker.mask(failure.to_json()) if failure else None
+        error = self._masker.mask_cut(failure.to_json()) if failure else None
         return await self._end(ending, error, self._positions(causes))
 
     async def cancel(self) -> RunState:

@@ -255,6 +255,7 @@ class Stepper:
             write_log=self._write_log,
             asked_at=self.home.log.loaded.decisions.asked.get(work.ask.key),
             insist=self._insist,
+            masker=self._equipment.masker,
         )
 
     async def _write_log(self, name: str, text: str) -> None:
@@ -358,16 +359,14 @@ class Stepper:
             self.home.log.add_event(EventType.STEP_FINISHED, record.key, told)
 
     def _masked(self, result: Result) -> Result:
-        mask = self._equipment.masker.mask
-        error = result.error
+        masker, error = self._equipment.masker, result.error
         if error is not None:
-            error = dataclasses.replace(
-                error, message=mask(plain.plain(error.message)), detail=mask(plain.plain(error.detail))
-            )
+            told = plain.plain({"message": error.message, "detail": error.detail})
+            error = dataclasses.replace(error, **masker.mask_cut(told))
         return Result(
             status=result.status,
-            output=mask(plain.plain(result.output)),
-            summary=None if result.summary is None else mask(plain.plain(result.summary)),
+            output=masker.mask(plain.plain(result.output)),
+            summary=None if result.summary is None else masker.mask_cut(plain.plain(result.summary)),
             error=error,
             usage=result.usage,
             agent_session_id=result.agent_session_id,

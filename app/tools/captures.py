@@ -6,7 +6,7 @@ and JSON output validation).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app import errors
@@ -28,6 +28,7 @@ _MOST_TOLD = 20
 _MOST_CHECKS = 100_000
 # Their expressions would be matched in exponential time.
 _UNSUPPORTED = ("patternProperties",)
+_NO_SECRETS = plain.Masker()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +61,8 @@ class Rules:
     """JSON Schema that the JSON must fit; None without one."""
     require: Sequence[Mapping[str, plain.Json]] = ()
     """What must stand in the JSON, in order."""
-    secrets: Collection[str] = ()
-    """Hidden in the JSON once more, because it may spell them in another way than the text they were hidden in."""
+    masker: plain.Masker = _NO_SECRETS
+    """Masks the JSON once more, because it may spell secrets in another way than the text they were hidden in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +137,7 @@ def _lines(output: Output, exit_code: int) -> Captured:
 
 def _json(output: Output, exit_code: int, rules: Rules) -> Captured:
     try:
-        value = plain.Masker(rules.secrets).mask(_parsed(output))
+        value = rules.masker.mask(_parsed(output))
     except _Unreadable as error:
         return _unreadable(output, exit_code, rules, error)
     made = Captured(exit_code=exit_code, fields={"output_capture": "json", "json": value, "truncated": False})

@@ -5,7 +5,6 @@ What a command's standard output is read as, and the schema that it is held to.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
 
 from app import errors
 from app.engine import json_text, operations, plain
@@ -15,7 +14,7 @@ from app.tools.workspace import Workspace
 
 
 async def rules(
-    workspace: Workspace, capture: operations.Capture | None, secrets: Collection[str]
+    workspace: Workspace, capture: operations.Capture | None, masker: plain.Masker
 ) -> captures.Rules | None:
     """
     Return what a command's output has to be, None where nothing is said.
@@ -36,7 +35,7 @@ async def rules(
         allow_parse_error=capture.allow_parse_error,
         schema=schema,
         require=capture.require,
-        secrets=secrets,
+        masker=masker,
     )
 
 

@@ -7,7 +7,6 @@ says why it gave up.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from app.engine import plain
@@ -30,26 +29,33 @@ class Said:
     """Whether the record has less than that."""
 
 
-def said(output: commands.Output, limit_bytes: int, secrets: Collection[str], *, at_end: bool) -> Said:
+def said(output: commands.Output, limit_bytes: int, masker: plain.Masker, *, at_end: bool) -> Said:
     """
-    Make an output ready.
+    Make an output ready: what is held of it is masked first, and cut afterwards.
 
     Args:
         at_end: Whether its end is kept, not its beginning.
     """
-    held = output.content
-    kept = held[max(len(held) - limit_bytes, 0) :] if at_end else held[:limit_bytes]
-    log = noted(output, whole(output, secrets, at_end=at_end), at_end=at_end)
-    truncated = len(kept) < output.size_bytes
-    text = log if kept == held and not truncated else _masked(kept, truncated, secrets, at_end=at_end)
-    return Said(text=text, log=log, size_bytes=output.size_bytes, truncated=truncated)
+    text = whole(output, masker, at_end=at_end)
+    encoded = text.encode()
+    kept = encoded[max(len(encoded) - limit_bytes, 0) :] if at_end else encoded[:limit_bytes]
+    return Said(
+        text=text if len(kept) == len(encoded) else kept.decode(errors="ignore"),
+        log=noted(output, text, at_end=at_end),
+        size_bytes=output.size_bytes,
+        truncated=len(kept) < len(encoded) or len(output.content) < output.size_bytes,
+    )
 
 
-def whole(output: commands.Output, secrets: Collection[str], *, at_end: bool) -> str:
+def whole(output: commands.Output, masker: plain.Masker, *, at_end: bool) -> str:
     """
     Return all that is held of an output.
     """
-    return _masked(output.content, len(output.content) < output.size_bytes, secrets, at_end=at_end)
+    text = output.content.decode(errors="replace")
+    if len(output.content) < output.size_bytes:
+        return masker.mask_held(text, at_end=at_end)
+    masked: str = masker.mask(text)
+    return masked
 
 
 def noted(output: commands.Output, text: str, *, at_end: bool) -> str:
@@ -61,24 +67,3 @@ def noted(output: commands.Output, text: str, *, at_end: bool) -> str:
         return text
     note = f"[{missing} bytes are not kept]"
     return f"{note}\n{text}" if at_end else f"{text}\n{note}\n"
-
-
-def _masked(content: bytes, cut: bool, secrets: Collection[str], *, at_end: bool) -> str:
-    text = content.decode("utf-8", "replace")
-    masked: str = plain.Masker(secrets).mask(_without_half(text, secrets, at_end=at_end) if cut else text)
-    return masked
-
-
-def _without_half(text: str, secrets: Collection[str], *, at_end: bool) -> str:
-    """
-    Take away the part of a secret that a cut has left, which could not be found any more.
-    """
-    most = 0
-    for secret in secrets:
-        for length in range(min(len(secret) - 1, len(text)), most, -1):
-            if text.startswith(secret[-length:]) if at_end else text.endswith(secret[:length]):
-                most = length
-                break
-    if most == 0:
-        return text
-    return text[most:] if at_end else text[:-most]

@@ -5,7 +5,6 @@ Results of commands: what a record says of a program that has ended.
 from __future__ import annotations
 
 import signal
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from app.engine import operations, plain, records, states
@@ -36,7 +35,7 @@ def heard(
     operation: operations.Command,
     ended: commands.Ended,
     wanted: captures.Rules | None,
-    secrets: Collection[str],
+    masker: plain.Masker,
     env_count: int,
 ) -> Heard:
     """
@@ -46,15 +45,15 @@ def heard(
         wanted: What standard output has to be; None: it is kept as it is.
         env_count: Number of variables that it was given.
     """
-    stderr = command_outputs.said(ended.stderr, operation.output_limit_bytes, secrets, at_end=True)
+    stderr = command_outputs.said(ended.stderr, operation.output_limit_bytes, masker, at_end=True)
     error = _error(operation, ended, stderr.text)
     facts = _facts(ended, stderr) | {"env_count": env_count}
     if wanted is None:
-        stdout = command_outputs.said(ended.stdout, operation.output_limit_bytes, secrets, at_end=False)
+        stdout = command_outputs.said(ended.stdout, operation.output_limit_bytes, masker, at_end=False)
         output = {"stdout": stdout.text, "stdout_truncated": stdout.truncated, **facts}
         log = stdout.log if operation.log is None or stdout.truncated else ""
         return Heard(result=_result(output, stdout.text, error), stdout_log=log, stderr_log=stderr.log)
-    text = command_outputs.whole(ended.stdout, secrets, at_end=False)
+    text = command_outputs.whole(ended.stdout, masker, at_end=False)
     made = command_captures.made_of(ended.stdout, text, _exit_code(ended, error), wanted)
     error = error or _breach(made)
     output = {"captured": dict(made.fields), "stdout_truncated": made.fields["truncated"], **facts}

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 from app import errors, settings
@@ -40,13 +40,10 @@ class CommandPerformer:
     Run a program; success is an exit code that the operation expects.
     """
 
-    def __init__(
-        self, supervisor: Supervisor, workspaces: Workspaces, environ: Mapping[str, str], secrets: Iterable[str] = ()
-    ) -> None:
+    def __init__(self, supervisor: Supervisor, workspaces: Workspaces, environ: Mapping[str, str]) -> None:
         self._supervisor = supervisor
         self._workspaces = workspaces
         self._environ = environ
-        self._secrets = tuple(secrets)
 
     async def perform(self, call: ports.Call) -> records.Result:
         """
@@ -65,16 +62,17 @@ class CommandPerformer:
         operation = call.operation
         assert isinstance(operation, operations.Command)
         _refuse_broken(operation)
-        env, hidden = self._env(call, operation), self._hidden(operation)
+        env = self._env(call, operation)
+        masker = call.masker.hiding(self._secrets(operation))
         variables = environments.names(self._environ, env)
         if call.run.options.get("debug"):
-            await _explain(call, operation.log or call.key, variables, hidden)
-        wanted = await command_captures.rules(self._workspaces.of(call.run), operation.capture, hidden)
+            await _explain(call, operation.log or call.key, variables, masker)
+        wanted = await command_captures.rules(self._workspaces.of(call.run), operation.capture, masker)
         stdin = await _text(call, operation.stdin)
 
         async def once(_: int) -> records.Result:
             ended = await self._supervisor.run(self._request(call, operation, env, stdin))
-            return await _result(call, operation, ended, wanted, hidden, len(variables))
+            return await _result(call, operation, ended, wanted, masker, len(variables))
 
         return await interruptions.outlived(call, commands.LauncherLost, once)
 
@@ -90,8 +88,8 @@ class CommandPerformer:
         place = {settings.RUN_ID: call.run.run_id, settings.DEPTH: str(call.run.depth)}
         return secrets | dict(operation.env) | place
 
-    def _hidden(self, operation: operations.Command) -> set[str]:
-        secrets = {*self._secrets, *(self._environ[name] for name in operation.secrets)}
+    def _secrets(self, operation: operations.Command) -> set[str]:
+        secrets = {self._environ[name] for name in operation.secrets}
         return secrets | {operation.env[name] for name in operation.secrets if name in operation.env}
 
     def _request(
@@ -144,11 +142,10 @@ async def _text(call: ports.Call, stdin: plain.Json) -> bytes | None:
     return content
 
 
-async def _explain(call: ports.Call, name: str, variables: list[str], hidden: set[str]) -> None:
+async def _explain(call: ports.Call, name: str, variables: list[str], masker: plain.Masker) -> None:
     """
     Write down how the command was made, and which variables it gets; of these never what they hold.
     """
-    masker = plain.Masker(hidden)
     for ending, text in call.place.notes.items():
         if ending == "debug":
             text = "\n".join([text.rstrip("\n"), f"environment: {len(variables)} variables", *variables, ""])
@@ -160,11 +157,11 @@ async def _result(
     operation: operations.Command,
     ended: commands.Ended,
     wanted: captures.Rules | None,
-    hidden: set[str],
+    masker: plain.Masker,
     env_count: int,
 ) -> records.Result:
     def make() -> command_results.Heard:
-        return command_results.heard(operation, ended, wanted, hidden, env_count)
+        return command_results.heard(operation, ended, wanted, masker, env_count)
 
     much = len(ended.stdout.content) + len(ended.stderr.content) > _MUCH_BYTES
     is_work = much or (wanted is not None and wanted.schema is not None)

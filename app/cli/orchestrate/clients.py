@@ -12,7 +12,7 @@ from app import bootstrap, errors, settings
 from app.cli import folders, local
 from app.cli.access import Access
 from app.control import editions, requests
-from app.engine import runs, states, stores
+from app.engine import plain, runs, states, stores
 from app.storage import directory
 
 _UNFINISHED = (states.RunState.PENDING, states.RunState.RUNNING)
@@ -43,6 +43,13 @@ class WorkflowClient(local.FolderClient):
         Tell whether a signal has asked for a stop.
         """
         return self._signals is not None and self._signals.asked > 0
+
+    @property
+    def masker(self) -> plain.Masker:
+        """
+        Return what hides the secrets of the environment.
+        """
+        return self._room.masker
 
     async def begin(self, request: requests.StartRequest, edition: editions.Edition) -> str:
         """

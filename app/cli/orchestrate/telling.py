@@ -45,7 +45,7 @@ class Telling:
         from app.cli import following
 
         root, output = self._place.run_root(self._run_id), self._output
-        with log.kept(root, output.level, self._workflow.mask(), verbose=output.verbose):
+        with log.kept(root, output.level, self._workflow.masker(connected.masker), verbose=output.verbose):
             self._tell_begin("started" if after is None else "resumed")
             async with self._drawn(connected) as drawn:
 

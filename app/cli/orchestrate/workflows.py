@@ -61,16 +61,16 @@ class Workflow:
 
         return editions.Edition(self.recipe, library.Library(), _dialect())
 
-    def mask(self) -> plain.Masker:
+    def masker(self, base: plain.Masker) -> plain.Masker:
         """
-        Return what hides the secrets that it names.
+        Return what hides the secrets that it names, beside those of the environment.
         """
-        from app.engine import plain, ports
+        from app.engine import ports
 
         dialect = _dialect()
         assert isinstance(dialect, ports.SecretiveDialect)
         secrets = dialect.secrets(self.recipe.document)
-        return plain.Masker({os.environ.get(name, "") for name in secrets.names} | secrets.texts)
+        return base.hiding({os.environ.get(name, "") for name in secrets.names} | secrets.texts)
 
     def only(self, step: str) -> Workflow:
         """

@@ -16,7 +16,19 @@ SECRET = "sk-acceptance-6f1d0c9b7a"
 """A secret, by the name ACCEPTANCE_TOKEN in the environment of program and service."""
 ODD_SECRET = 'S3cr"et\\of é'
 """Another one, ACCEPTANCE_ODD, that looks otherwise in JSON."""
-ENVIRONMENT = {"ACCEPTANCE_TOKEN": SECRET, "ACCEPTANCE_ODD": ODD_SECRET, "ACCEPTANCE_EMPTY": ""}
+PEM = (
+    "-----BEGIN PRIVATE KEY-----\n"
+    + "".join(f"MIIEvQ{n:04}IBADANBgk/hkiG+w0BAQ\n" for n in range(20))
+    + "-----END KEY-----\n"
+)
+"""A secret of several lines, ACCEPTANCE_PEM."""
+ENVIRONMENT = {
+    "ACCEPTANCE_TOKEN": SECRET,
+    "ACCEPTANCE_ODD": ODD_SECRET,
+    "ACCEPTANCE_EMPTY": "",
+    "ACCEPTANCE_PEM": PEM,
+    "ACCEPTANCE_DATABASE": "postgresql://app:s3same-0pen@localhost/x",
+}
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,8 @@ Secrets: workflow-dsl, acceptance 41, 42, 54, 55.
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.acceptance.orchestrate import workspaces
 from tests.acceptance.orchestrate.conftest import SECRET
 from tests.acceptance.orchestrate.workspaces import python, shell, step
@@ -75,3 +77,39 @@ def test_55_secrets_and_env_precedence(workspace: workspaces.Workspace, door: wo
     assert workspace.read("made") == own
     assert finished.steps["Show"]["output"] == f"{len(own)} ***\n"
     assert finished.steps["Later"]["output"] in ("***", own)
+
+
+def test_no_spelling_of_a_secret_is_kept(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
+    """A key of several lines is in no file of the run, as JSON, line by line, in pieces, or quoted by an error."""
+    value = "import json, os, sys; value = os.environ['ACCEPTANCE_PEM']"
+    say = {
+        "Json": "print(json.dumps({'key': value}))",
+        "Shown": "print(repr(value), json.dumps(json.dumps([value])), file=sys.stderr)",
+        "Lines": "[print('>', line) for line in value.splitlines()]",
+        "Pieces": "[(sys.stdout.write(value[at:at + 7]), sys.stdout.flush()) for at in range(0, len(value), 7)]",
+        "Long": "print('.' * 8180 + value); sys.exit(f'{\"x\" * 180} {value}')",
+    }
+    more = {"Json": {"output_capture": "json"}, "Lines": {"output_capture": "lines"}}
+    named: Any = {name: {"secrets": ["ACCEPTANCE_PEM"], **more.get(name, {})} for name in say}
+    workspace.flow(*(python(name, f"{value}; {script}", **named[name]) for name, script in say.items()))
+    finished = door(workspace, code=1)
+
+    assert finished.steps["Json"]["json"] == {"key": "***"}
+    assert finished.root is not None
+    assert [path for path in finished.root.rglob("*") if path.is_file() and b"MIIEvQ" in path.read_bytes()] == []
+    assert "MIIEvQ" not in finished.told
+
+
+def test_what_the_environment_keeps_secret_needs_no_name(
+    workspace: workspaces.Workspace, door: workspaces.Door
+) -> None:
+    """A variable called like a secret, and a password in a URL, are masked in a step that names neither."""
+    workspace.flow(shell("Show", "echo $ACCEPTANCE_TOKEN; echo $ACCEPTANCE_DATABASE >&2; exit 3"))
+    finished = door(workspace, code=1)
+
+    assert finished.steps["Show"]["output"] == "***\n"
+    assert finished.steps["Show"]["error"]["stderr_tail"] == ["postgresql://app:***@localhost/x"]
+    assert finished.root is not None
+    kept = b"".join(path.read_bytes() for path in finished.root.rglob("*") if path.is_file())
+    assert SECRET.encode() not in kept
+    assert b"s3same-0pen" not in kept

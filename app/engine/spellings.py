@@ -1,0 +1,127 @@
+"""
+Spellings of secrets: how programs write a value that they quote, escape or encode, and where an environment holds some.
+"""
+
+from __future__ import annotations
+
+import base64
+import fnmatch
+import html
+import json
+import re
+import shlex
+import string
+from collections.abc import Iterable, Iterator, Mapping
+
+SHORTEST = 4
+"""Characters of the shortest secret that is masked."""
+
+_SHORTEST_ENCODED = 8
+_MOST_LINES = 2_000
+_WRAPS = (64, 76)
+# Passwords that every machine has: they protect nothing, and masking them would tear ordinary text apart.
+_NO_SECRETS = frozenset(
+    "admin changeme default development example guest local localhost mariadb minio minioadmin mongo mysql none null "
+    "pass passwd password postgres production rabbitmq redis root secret test testing true false user".split()
+)
+_AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#\s]+)@")
+_UNICODE_ESCAPE = re.compile(r"\\u[0-9a-f]{4}")
+_PERCENT_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
+_UNRESERVED = frozenset((string.ascii_letters + string.digits + "_.-~").encode())
+_FOR_HTML = str.maketrans({"<": r"\u003c", ">": r"\u003e", "&": r"\u0026"})
+_APOSTROPHE = str.maketrans({"'": r"\u0027"})
+
+
+def of(secret: str) -> frozenset[str]:
+    """
+    Return how a secret may be written: as it is, escaped, encoded, and each line of a text of several lines.
+    """
+    text = _as_read(secret)
+    whole = {text, text.strip()}
+    lines = {line.strip() for line in text.splitlines()[:_MOST_LINES]} - whole
+    written = {spelling for text in whole | lines for spelling in _written(text) if len(text) >= SHORTEST}
+    return frozenset(written.union(*map(_in_base64, whole)))
+
+
+def of_environment(environ: Mapping[str, str], names: Iterable[str]) -> set[str]:
+    """
+    Return the secrets of an environment: values of variables by their names, and passwords within URLs.
+
+    Args:
+        names: Patterns of names, such as `*_TOKEN`; upper and lower case are the same.
+    """
+    patterns = [pattern.upper() for pattern in names]
+    found = {value for name, value in environ.items() if any(fnmatch.fnmatchcase(name.upper(), p) for p in patterns)}
+    found |= {password for value in environ.values() for password in _passwords(value)}
+    return {value for value in found if value.strip().lower() not in _NO_SECRETS}
+
+
+def _as_read(secret: str) -> str:
+    """
+    Return a secret as outputs of programs are read, where bytes that are not UTF-8 are replaced.
+    """
+    try:
+        return secret.encode(errors="surrogateescape").decode(errors="replace")
+    except UnicodeEncodeError:
+        return secret.encode(errors="replace").decode()
+
+
+def _passwords(value: str) -> Iterator[str]:
+    for authority in _AUTHORITY.finditer(value) if "://" in value else ():
+        password = authority[1].partition(":")[2]
+        yield from {password, _percent_decoded(password)} - {""}
+
+
+def _written(text: str) -> Iterator[str]:
+    yield text
+    for is_ascii in (False, True):
+        escaped = json.dumps(text, ensure_ascii=is_ascii)[1:-1]
+        for_html = escaped.translate(_FOR_HTML)
+        for once in (escaped, for_html, for_html.translate(_APOSTROPHE), escaped.replace("/", r"\/")):
+            yield once
+            yield _UNICODE_ESCAPE.sub(lambda found: rf"\u{found[0][2:].upper()}", once)
+            # Agents report what tools printed as JSON inside of JSON.
+            yield json.dumps(once, ensure_ascii=is_ascii)[1:-1]
+    yield from (repr(text)[1:-1], ascii(text)[1:-1], repr(text.encode(errors="replace"))[2:-1])
+    yield from (shlex.quote(text).removeprefix("'").removesuffix("'"), text.replace("'", r"'\''"))
+    yield from (html.escape(text), html.escape(text, quote=False))
+    for safe in ("", "/", "!'()*", " "):
+        encoded = _percent_encoded(text, safe).replace(" ", "+")
+        yield encoded
+        yield _PERCENT_ESCAPE.sub(lambda found: found[0].lower(), encoded)
+
+
+def _percent_encoded(text: str, safe: str) -> str:
+    kept = _UNRESERVED | frozenset(safe.encode())
+    return "".join(chr(byte) if byte in kept else f"%{byte:02X}" for byte in text.encode(errors="replace"))
+
+
+def _percent_decoded(text: str) -> str:
+    parts = _PERCENT_ESCAPE.sub(lambda found: chr(int(found[0][1:], 16)), text)
+    try:
+        return parts.encode("latin-1").decode()
+    except UnicodeError:
+        return text
+
+
+def _in_base64(text: str) -> Iterator[str]:
+    """
+    Yield what of a secret's encoding is the same whatever stands before and behind it, and the lines it is wrapped in.
+    """
+    content = text.encode(errors="replace")
+    if len(content) < _SHORTEST_ENCODED:
+        return
+    alone = base64.b64encode(content).decode()
+    lines = [alone[at : at + wrap] for wrap in _WRAPS if len(alone) > wrap for at in range(0, len(alone), wrap)]
+    inner = [_inner(content, before) for before in range(3)]
+    for encoded in (alone, *inner, *lines):
+        if len(encoded) >= _SHORTEST_ENCODED:
+            yield from (encoded, encoded.replace("+", "-").replace("/", "_").rstrip("="))
+
+
+def _inner(content: bytes, before: int) -> str:
+    encoded = base64.b64encode(bytes(before) + content).decode()
+    first = (0, 2, 3)[before]
+    whole = (before + len(content)) // 3 * 4
+    # Of a last group that is not whole, the bits that the next byte adds to are in its last character.
+    return encoded[first : whole + (0, 1, 2)[(before + len(content)) % 3]]
