@@ -41,9 +41,10 @@ ENTRY_SCHEMA: Mapping[str, plain.Json] = {
         "usage": {
             "type": "object",
             "additionalProperties": False,
-            "properties": {"input_tokens": _COUNT, "output_tokens": _COUNT, "cost_usd": {"type": "number"}},
+            "properties": {"input_tokens": _COUNT, "output_tokens": _COUNT, "cost_usd": {"type": ["number", "null"]}},
         },
         "agent_session_id": {"type": ["string", "null"]},
+        "finish": {"enum": ["length", None]},
     },
 }
 """JSON Schema of one entry."""
@@ -168,6 +169,7 @@ def _entry(value: Mapping[str, Any]) -> Entry:
         text=value.get("text", ""),
         agent_session_id=value.get("agent_session_id"),
         usage=records.Usage(**usage) if usage else None,
+        finish=value.get("finish"),
         error=records.StepError(**error) if error else None,
     )
     return Entry(reply=reply, **chosen)

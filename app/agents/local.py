@@ -67,14 +67,14 @@ class LocalBackend:
         Send one prompt and wait for the reply; the first one loads the model. A cancellation stops the generation.
 
         Raises:
-            errors.AgentFailed: `backend_unavailable`, `unknown_model`, `prompt_too_long`, `reply_cut_off`,
-                `prompt_refused` or `model_crashed`.
+            errors.AgentFailed: `backend_unavailable`, `unknown_model`, `prompt_too_long`, `prompt_refused` or
+                `model_crashed`.
         """
         _require_model(prompt.model)
         reply_tokens = _reply_tokens(prompt)
         async with self._turn:
             answer = await self._ask(_question(prompt, reply_tokens))
-        return _reply(answer, reply_tokens, prompt.reply_schema is not None)
+        return _reply(answer, reply_tokens)
 
     async def close(self) -> None:
         """
@@ -171,7 +171,7 @@ def _question(prompt: ports.AgentPrompt, reply_tokens: int) -> dict[str, plain.J
     }
 
 
-def _reply(answer: Mapping[str, plain.Json], reply_tokens: int, bound_by_schema: bool) -> ports.AgentReply:
+def _reply(answer: Mapping[str, plain.Json], reply_tokens: int) -> ports.AgentReply:
     if "refused" in answer:
         return _failure("prompt_refused", f"The local model refused the prompt: {answer['refused']}")
     input_tokens, output_tokens = answer["input_tokens"], answer.get("output_tokens", 0)
@@ -184,14 +184,7 @@ def _reply(answer: Mapping[str, plain.Json], reply_tokens: int, bound_by_schema:
             usage,
             {"prompt_tokens": input_tokens, "reply_tokens": reply_tokens, "context_tokens": CONTEXT_TOKENS},
         )
-    if answer["cut"] and bound_by_schema:
-        return _failure(
-            "reply_cut_off",
-            f"The reply was cut off after {reply_tokens} tokens, so it does not fit its schema.",
-            usage,
-            {"reply_tokens": reply_tokens},
-        )
-    return ports.AgentReply(text=answer["text"].strip(), usage=usage)
+    return ports.AgentReply(text=answer["text"].strip(), usage=usage, finish=records.LENGTH if answer["cut"] else None)
 
 
 def _failure(

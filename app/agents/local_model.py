@@ -25,6 +25,8 @@ THREADS = 2
 
 _TOO_LONG = "exceed_context_size_error"
 _PENALTY = {"repeat_penalty": 1.1, "repeat_last_n": 256}
+# A long text ends in a loop without this. It would keep a model from the names that recur in JSON.
+_PENALTY_OF_LOOPS = {"dry_multiplier": 0.8, "dry_base": 1.75, "dry_allowed_length": 3, "dry_penalty_last_n": 1024}
 
 
 def main() -> None:
@@ -92,7 +94,7 @@ def _answer(model: Any, question: Mapping[str, Any]) -> dict[str, Any]:
         "stream_options": {"include_usage": True},
         "return_progress": True,
         **_PENALTY,
-        **({"json_schema": question["schema"]} if question["schema"] is not None else {}),
+        **({"json_schema": question["schema"]} if question["schema"] is not None else _PENALTY_OF_LOOPS),
     }
     answer = _Answer(question["most_prompt_tokens"])
     try:

@@ -13,8 +13,9 @@ from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from app import errors, settings
+from app.agents import degeneration
 from app.agents.backends import Backends
-from app.engine import abstentions, conversations, interruptions, operations, plain, ports, records, states
+from app.engine import abstentions, conversations, interruptions, operations, plain, ports, records, runs, states
 from app.processes import commands
 
 MAX_PROMPT_BYTES = 16 * 1024 * 1024
@@ -50,7 +51,8 @@ class AgentPerformer:
         """
         operation = call.operation
         assert isinstance(operation, operations.AgentCall)
-        prompt = self._prompt(call, operation, await _text(call, operation.prompt))
+        text = await _text(call, operation.prompt)
+        prompt = self._prompt(call, operation, text)
         await call.write_log(_log_name(call, "prompt"), _shown(prompt))
 
         async def once(times: int) -> records.Result:
@@ -58,7 +60,7 @@ class AgentPerformer:
             sent = dataclasses.replace(prompt, attempt=prompt.attempt + times)
             reply = await self._asked(operation.backend, sent)
             await call.write_log(_log_name(call, "reply"), reply.text)
-            return _result(reply, operation)
+            return await _result(reply, operation, text, call.place.instructions)
 
         return await interruptions.outlived(call, commands.LauncherLost, once)
 
@@ -74,6 +76,7 @@ class AgentPerformer:
             session_created=operation.session_created,
             reply_schema=operation.reply_schema,
             max_tokens=operation.max_tokens,
+            keeps_cut_off=_keeps_cut_off(operation),
             timeout_seconds=operation.timeout_seconds or DEFAULT_TIMEOUT_SECONDS,
             run_id=call.run.run_id,
             key=call.key,
@@ -156,14 +159,52 @@ def _log_name(call: ports.Call, kind: str) -> str:
     return f"{call.key}.{call.attempt}.{kind}.md"
 
 
-def _result(reply: ports.AgentReply, operation: operations.AgentCall) -> records.Result:
+async def _result(
+    reply: ports.AgentReply, operation: operations.AgentCall, prompt: str, instructions: str | None
+) -> records.Result:
     error = reply.error or _nothing_said(reply.text.strip(), operation)
+    error = error or await _degenerate(reply, operation, prompt, instructions) or _cut_off(reply, operation)
     return records.Result(
         status=states.StepState.FAILED if error else states.StepState.DONE,
         output=None if error else reply.text,
         error=error,
         usage=reply.usage,
         agent_session_id=reply.agent_session_id,
+        finish=reply.finish,
+    )
+
+
+async def _degenerate(
+    reply: ports.AgentReply, operation: operations.AgentCall, prompt: str, instructions: str | None
+) -> records.StepError | None:
+    asked = degeneration.Asked(system=operation.system or "", prompt=prompt, instructions=instructions or "")
+    # A long one takes its time, which the loop does not have.
+    found = await asyncio.to_thread(degeneration.find, reply.text, asked, cut_off=reply.finish is not None)
+    if found is None:
+        return None
+    return records.StepError(code="reply_degenerate", message=found.message, detail=found.facts)
+
+
+def _keeps_cut_off(operation: operations.AgentCall) -> bool:
+    # What was to fit a schema is worth nothing cut off.
+    return operation.on_cut_off == "keep" and operation.reply_schema is None
+
+
+def _cut_off(reply: ports.AgentReply, operation: operations.AgentCall) -> records.StepError | None:
+    if reply.finish is None or _keeps_cut_off(operation):
+        return None
+    bound = "" if operation.reply_schema is None else ", so it does not fit its schema"
+    return records.StepError(
+        code=runs.CUT_OFF,
+        message=(
+            f"The reply reached its longest and was cut off{bound}. Allow a longer one with `max_output_tokens` of the"
+            " step or agent, or keep what there is with `on_cut_off: keep`."
+        ),
+        detail={
+            "max_tokens": operation.max_tokens,
+            "output_tokens": reply.usage.output_tokens if reply.usage else None,
+            "size_bytes": len(reply.text.encode("utf-8", "replace")),
+        },
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from app import errors
 from app.agents import backends, documents
 from app.agents.configuration import TIERS
-from app.engine import plain
+from app.engine import library, plain
 
 _NAME = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"}
 _NAME_RULE = "must be a name of letters, digits and _ . - (at most 64)"
@@ -26,7 +26,7 @@ _PARTS = {
         "description": "must be a text or a list of texts",
     },
 }
-_PATHS = ("text", "session_id", "input_tokens", "output_tokens", "cost_usd", "error")
+_PATHS = ("text", "session_id", "input_tokens", "output_tokens", "cost_usd", "error", "finish")
 _KEY_RULE = "must name an environment variable (capitals, digits and _); the key itself never stands in this file"
 _SECRETS = frozenset({"api_key", "apikey", "key", "token", "secret", "password", "auth_token"})
 
@@ -60,6 +60,14 @@ _AGENT = {
             "items": {"enum": ["conference", "pipeline"]},
             "title": "Modes it takes part in; empty: all.",
         },
+        "max_output_tokens": {
+            "type": ["integer", "null"],
+            "minimum": 1,
+            "maximum": library.MOST_OUTPUT_TOKENS,
+            "title": "Longest reply, in tokens, unless the step sets one; null: the backend's default.",
+            "description": f"must be a whole number from 1 to {library.MOST_OUTPUT_TOKENS}, or null",
+        },
+        "on_cut_off": {"enum": ["fail", "keep"], "title": "What becomes of a reply that reached its longest."},
     },
 }
 _BACKEND = {

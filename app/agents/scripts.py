@@ -75,6 +75,7 @@ def _recorded_line(prompt: ports.AgentPrompt, reply: ports.AgentReply) -> dict[s
         "text": plain.plain(reply.text),
         **({"usage": reply.usage.to_json()} if reply.usage else {}),
         **({"agent_session_id": reply.agent_session_id} if reply.agent_session_id else {}),
+        **({"finish": reply.finish} if reply.finish else {}),
     }
 
 

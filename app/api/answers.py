@@ -46,7 +46,7 @@ class Usage(_Answer):
 
     input_tokens: int
     output_tokens: int
-    cost_usd: float
+    cost_usd: float | None = Field(description="Price in US dollars; null where nobody told one.")
 
 
 class EndingShown(_Answer):
@@ -55,8 +55,11 @@ class EndingShown(_Answer):
     """
 
     reason: str = Field(description="Stable name of why.")
-    partial: bool = Field(description="Whether it went past failures.")
+    partial: bool = Field(description="Whether it went past failures, or kept replies that were cut off.")
     failed_steps: list[str] = Field(description="Keys of the steps it went past.")
+    cut_off_steps: list[str] = Field(
+        default_factory=list, description="Keys of the steps whose replies reached their longest, and were kept."
+    )
 
 
 class RunListed(_Answer):
@@ -304,6 +307,8 @@ class AgentListed(_Answer):
     role: str
     evidence: str
     modes: list[str]
+    max_output_tokens: int | None = Field(description="Longest reply where a step sets none; null: the backend's own.")
+    on_cut_off: Literal["fail", "keep"] = Field(description="What becomes of a reply that reached its longest.")
     state: Literal["executing", "processing", "idle"] = Field(
         description="`executing`: tools work for it; `processing`: it works on a prompt without tools."
     )

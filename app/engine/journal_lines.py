@@ -116,4 +116,5 @@ def line(
         "duration_ms": round(done.duration_seconds * 1000, 3),
         "final": done.retry_at is None,
         "retry_at": done.retry_at,
+        **({"finish": result.finish} if result.finish else {}),
     }

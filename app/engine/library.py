@@ -14,6 +14,10 @@ Tier = Literal["t1", "t3", "t5"]
 """Size of an agent: small and fast, middle, capable (execution-modes, tier-based step sizing)."""
 
 
+MOST_OUTPUT_TOKENS = 1_000_000
+"""Most tokens that a step or an agent can set as the longest reply."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
     """
@@ -50,6 +54,10 @@ class Agent:
     """Evidence its replies must bring: none, any, file or receipt."""
     modes: tuple[str, ...] = ()
     """Modes it takes part in; empty: all."""
+    max_output_tokens: int | None = None
+    """Longest reply, in tokens, where a step sets none; None: the backend's default."""
+    on_cut_off: str = "fail"
+    """What becomes of a reply that reached its longest, where a step does not say: fail or keep."""
 
     def takes_part_in(self, mode: str) -> bool:
         """
@@ -70,6 +78,8 @@ class Agent:
             "role": self.role,
             "evidence": self.evidence,
             "modes": list(self.modes),
+            "max_output_tokens": self.max_output_tokens,
+            "on_cut_off": self.on_cut_off,
         }
 
 

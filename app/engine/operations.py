@@ -15,6 +15,9 @@ from app.engine import plain
 INLINE_BODY_BYTES = 4096
 """Operations up to this size stand in the journal line beside their hash."""
 
+OnCutOff = Literal["fail", "keep"]
+"""What becomes of a reply that reached its longest: it fails the try, or counts and makes the run's ending partial."""
+
 OnInterrupted = Literal["rerun", "ask", "fail"]
 """What a restart does with a step that was in flight: run it again, wait for a person, or fail it."""
 
@@ -109,6 +112,8 @@ class AgentCall(Operation):
     """JSON Schema the reply must fit, for backends that can hold a model to it."""
     max_tokens: int | None = None
     """Longest reply, in tokens; None: the backend's default."""
+    on_cut_off: OnCutOff = "fail"
+    """What becomes of a reply that reached its longest; with a schema it always fails the try."""
     may_abstain: bool = False
     """Whether `ABSTAIN` or `ABSTAIN: reason` is a reply; otherwise it fails the try."""
     may_be_blank: bool = False

@@ -13,7 +13,7 @@ from app import errors
 from app.engine import plain
 from app.engine.library import Library, Recipe
 from app.engine.operations import Gate, Operation
-from app.engine.records import BlobRef, Place, Record, Result, StepError, Usage
+from app.engine.records import BlobRef, Finish, Place, Record, Result, StepError, Usage
 from app.engine.runs import Ending, RunStart
 from app.engine.slots import Progress, Projection, Slot
 
@@ -327,6 +327,8 @@ class AgentPrompt:
     """JSON Schema that the reply must fit."""
     max_tokens: int | None
     """Longest reply; None: the backend's default."""
+    keeps_cut_off: bool = False
+    """Whether a reply that reached its longest counts."""
     timeout_seconds: float | None
     """Wall-clock limit; None: the backend's default."""
     run_id: str
@@ -353,6 +355,8 @@ class AgentReply:
     """Conversation it spoke in, by the backend's own name for it."""
     usage: Usage | None = None
     """Tokens and price; None where the backend tells neither."""
+    finish: Finish | None = None
+    """`length` if the backend tells that the reply reached its longest."""
     error: StepError | None = None
     """Why there is no reply; conversation and usage are told nevertheless, where they are known."""
 

@@ -4,15 +4,21 @@ Records: what came of an operation, exactly as its journal line holds it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from app.engine import plain
 from app.engine.states import StepState
 
 BLOB_BYTES = 64 * 1024
 """Outputs above this size are kept as blobs; drivers get a handle."""
+
+Finish: TypeAlias = Literal["length"]
+"""Why a reply ended, where it did not end by itself: it had reached its longest."""
+
+LENGTH: Finish = "length"
+"""The reply ended because it had reached its longest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +58,8 @@ class Usage:
     """Tokens read."""
     output_tokens: int = 0
     """Tokens written."""
-    cost_usd: float = 0.0
-    """Price, in US dollars; 0 where the backend names none."""
+    cost_usd: float | None = None
+    """Price, in US dollars; None where nobody told one."""
 
     def plus(self, other: Usage) -> Usage:
         """
@@ -62,7 +68,7 @@ class Usage:
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
-            cost_usd=self.cost_usd + other.cost_usd,
+            cost_usd=total_cost((self.cost_usd, other.cost_usd)),
         )
 
     def to_json(self) -> dict[str, plain.Json]:
@@ -70,6 +76,14 @@ class Usage:
         Return the usage as plain JSON.
         """
         return {"input_tokens": self.input_tokens, "output_tokens": self.output_tokens, "cost_usd": self.cost_usd}
+
+
+def total_cost(prices: Iterable[float | None]) -> float | None:
+    """
+    Add up the prices that were told; None where none was.
+    """
+    told = [price for price in prices if price is not None]
+    return sum(told) if told else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +126,8 @@ class Place:
     """Slots read to build the input."""
     visit: int = 1
     """How often the flow has come through this step, this time included."""
+    instructions: str | None = None
+    """A prompt's own words, without what was filled in, to tell when a reply only echoes them; None: not known."""
     notes: Mapping[str, str] = field(default_factory=dict)
     """How the operation was made, as texts for the logs of a run that is debugged, each by the ending of its name."""
 
@@ -134,6 +150,8 @@ class Result:
     """What it cost; None where nothing is metered."""
     agent_session_id: str | None = None
     """Conversation that an agent spoke in."""
+    finish: Finish | None = None
+    """`length` if an agent's reply reached its longest; None if it ended by itself, or nobody told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +188,8 @@ class Record:
     """Receipt of a tool execution."""
     agent_session_id: str | None
     """Conversation that an agent spoke in."""
+    finish: Finish | None
+    """`length` if an agent's reply reached its longest."""
     final: bool
     """Whether the driver sees it; a try that will be repeated is not final."""
     retry_at: str | None
@@ -213,6 +233,7 @@ def read(position: int, line: Mapping[str, Any]) -> Record:
         usage=Usage(**usage) if usage else None,
         receipt_id=line.get("receipt_id"),
         agent_session_id=line.get("agent_session_id"),
+        finish=line.get("finish"),
         final=line.get("final", True),
         retry_at=line.get("retry_at"),
         started_at=_text(line["started_at"]),

@@ -15,6 +15,12 @@ from app.engine.states import MOVES, RunState
 RUN_ID_PATTERN = r"^[A-Za-z0-9_-]{1,64}$"
 """Form of a run id, foreign ones included."""
 
+COMPLETED = "completed"
+"""Reason of a run that came to the end of its recipe."""
+
+CUT_OFF = "reply_cut_off"
+"""Reason of a run that kept replies that reached their longest; also the code of a step that such a reply fails."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStart:
@@ -105,18 +111,30 @@ class Ending:
 
     status: RunState = RunState.DONE
     """`done`, `failed` or `cancelled`."""
-    reason: str = "completed"
+    reason: str = COMPLETED
     """Stable name of why."""
     partial: bool = False
-    """Whether it went past failures."""
+    """Whether it went past failures, or kept replies that reached their longest."""
     failed_steps: tuple[str, ...] = ()
     """Keys of the steps it went past."""
+    cut_off_steps: tuple[str, ...] = ()
+    """Keys of the steps whose replies count although they reached their longest."""
+
+    def with_cut_off(self, keys: tuple[str, ...]) -> Ending:
+        """
+        Return the ending of a run in which some replies that reached their longest were kept.
+        """
+        if not keys or self.status is not RunState.DONE:
+            return self
+        reason = CUT_OFF if self.reason == COMPLETED else self.reason
+        return dataclasses.replace(self, reason=reason, partial=True, cut_off_steps=keys)
 
     def to_json(self) -> dict[str, plain.Json]:
         """
-        Return `{reason, partial, failed_steps}`.
+        Return `{reason, partial, failed_steps}`, and `cut_off_steps` if there are any.
         """
-        return {"reason": self.reason, "partial": self.partial, "failed_steps": list(self.failed_steps)}
+        cut_off: dict[str, plain.Json] = {"cut_off_steps": list(self.cut_off_steps)} if self.cut_off_steps else {}
+        return {"reason": self.reason, "partial": self.partial, "failed_steps": list(self.failed_steps), **cut_off}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,7 @@ class Settlement:
         End the run as its driver did, unless a cancel was written first.
         """
         ending, failure = _outcome(conductor)
+        ending = ending.with_cut_off(self._cut_off())
         causes = failure.causes if isinstance(failure, errors.RunFailed) else ()
         error = self._masker.mask_cut(failure.to_json()) if failure else None
         return await self._end(ending, error, self._positions(causes))
@@ -133,6 +134,10 @@ class Settlement:
         await self._durability.commit(self._run_log.rest)
         await self._run_log.move(Transition.pause(self._run_id, self._portrait.now(), code))
         return RunState.PAUSED
+
+    def _cut_off(self) -> tuple[str, ...]:
+        kept = (record.key for record in self._portrait.view().living() if record.done and record.finish is not None)
+        return tuple(dict.fromkeys(kept))
 
     def _positions(self, keys: tuple[str, ...]) -> list[int]:
         latest = {record.key: record.position for record in self._portrait.records if record.final}

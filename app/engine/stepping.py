@@ -363,13 +363,11 @@ class Stepper:
         if error is not None:
             told = plain.plain({"message": error.message, "detail": error.detail})
             error = dataclasses.replace(error, **masker.mask_cut(told))
-        return Result(
-            status=result.status,
+        return dataclasses.replace(
+            result,
             output=masker.mask(plain.plain(result.output)),
             summary=None if result.summary is None else masker.mask_cut(plain.plain(result.summary)),
             error=error,
-            usage=result.usage,
-            agent_session_id=result.agent_session_id,
         )
 
     def _note_recorded(self, key: str, attempt: int) -> None:

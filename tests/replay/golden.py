@@ -153,6 +153,7 @@ def _no_evidence(project: Path) -> bench.Pipeline:
 LOOP = {"review": says("issues-found"), "fix": says("complete"), "review#2": says("no-issues")}
 COMMITTED = {"commit": says("committed")}
 COST = {"usage": {"input_tokens": 900, "output_tokens": 80, "cost_usd": 0.125}}
+LONG = "".join(f"Line {number} of it is fine. " for number in range(4_000))
 PUZZLED = '{"outcome": "other", "otherDescription": "there is nothing to review"}'
 
 
@@ -178,7 +179,7 @@ def _tasks(project: Path) -> Play:
 
 
 def _long_reply(project: Path) -> Play:
-    script = {"review": "Fine. " * 20_000, "review.reminder": says("no-issues", "long " * 20_000), **COMMITTED}
+    script = {"review": LONG, "review.reminder": says("no-issues", LONG), **COMMITTED}
     return Play(project.parent, workshop.RECIPE, script)
 
 
@@ -211,7 +212,7 @@ MADE: Mapping[str, Callable[[Path], Recordable]] = {
     "agent_recipes/broken_agent": _play(
         workshop.RECIPE, {"review": {"error": {"code": "agent_exited", "message": "It died."}}}
     ),
-    "agent_recipes/long_reply": _long_reply,
+    "agent_recipes/long_reply_2": _long_reply,
     "agent_recipes/in_turn": _in_turn,
     "agent_recipes/tasks": _tasks,
     **{f"conference/{name}": round_table.recorded(*given) for name, given in round_table.RUNS.items()},
@@ -222,16 +223,20 @@ MADE: Mapping[str, Callable[[Path], Recordable]] = {
     "decomposition/corrected": _split({"text": "Gladly!", **COST}, splitting.REPLY),
     "decomposition/invalid": _split("Gladly!", splitting.reply(splitting.task(1, 1))),
     "decomposition/broken_chief": _split({"error": {"code": "agent_error", "message": "no credit"}}),
-    "decomposition/long_reply": _split("long " * 20_000, splitting.REPLY),
+    "decomposition/long_reply_2": _split(LONG, splitting.REPLY),
     "prompt/answered": _prompted({"text": "Hello.", **COST}),
     "prompt/chosen": _prompted("Again.", session_created=True, model="haiku", system_prompt="Be kind."),
-    "prompt/long_reply": _prompted("long " * 20_000),
+    "prompt/long_reply_2": _prompted(LONG),
     "prompt/broken_agent": _prompted({"error": {"code": "agent_error", "message": "no credit"}}),
     **{f"amplifier/{name}": amplifier.made(name) for name in amplifier.RUNS},
     "orchestrate/queue": lambda project: shows.queue(),
     "orchestrate/failing": lambda project: shows.failing(),
 }
 """Every run that is recorded, and how it was made."""
+
+
+KEPT = frozenset({"agent_recipes/long_reply", "decomposition/long_reply", "prompt/long_reply"})
+"""Runs that cannot be recorded any more: their replies repeat themselves without end, which fails today."""
 
 
 async def record(name: str, project: Path) -> dict[str, Any]:

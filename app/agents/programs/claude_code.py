@@ -67,6 +67,7 @@ PROGRAM = Program(
     variables={"DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"},
     endpoint_variable="ANTHROPIC_BASE_URL",
     key_variable="ANTHROPIC_API_KEY",
+    limit_variable="CLAUDE_CODE_MAX_OUTPUT_TOKENS",
     fields=frozenset({"allowed_tools"}),
 )
 """How Claude Code is spoken with."""

@@ -35,6 +35,8 @@ def overlay(
         changed[program.endpoint_variable] = config.base_url
     if config.api_key_env is not None and program.key_variable is not None:
         changed[program.key_variable] = _key(config, environ)
+    if prompt.max_tokens is not None and program.limit_variable is not None:
+        changed[program.limit_variable] = str(prompt.max_tokens)
     return {**changed, **called.env, **prompt.env}
 
 

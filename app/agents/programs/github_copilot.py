@@ -64,5 +64,6 @@ PROGRAM = Program(
     variables={"COPILOT_AUTO_UPDATE": "false"},
     endpoint_variable="COPILOT_PROVIDER_BASE_URL",
     key_variable="COPILOT_PROVIDER_API_KEY",
+    limit_variable="COPILOT_PROVIDER_MAX_OUTPUT_TOKENS",
 )
 """How GitHub Copilot CLI is spoken with."""

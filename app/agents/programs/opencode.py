@@ -57,7 +57,7 @@ def _hear(event: Event, heard: Heard) -> None:
             # What was said before a tool is no answer if nothing follows it.
             heard.text = ""
         case "step_finish":
-            heard.complete = True
+            heard.complete, heard.cut_off = True, within(event, "part", "reason") == "length"
             tokens = within(event, "part", "tokens")
             cached = whole(within(tokens, "cache", "read")) + whole(within(tokens, "cache", "write"))
             written = whole(within(tokens, "output")) + whole(within(tokens, "reasoning"))
@@ -83,5 +83,6 @@ PROGRAM = Program(
     names_sessions="it",
     unknown_session=("Session not found",),
     variables={"OPENCODE_DISABLE_AUTOUPDATE": "1"},
+    limit_variable="OPENCODE_EXPERIMENTAL_OUTPUT_TOKEN_MAX",
 )
 """How OpenCode is spoken with."""

@@ -97,6 +97,8 @@ class Heard:
     """The last that the agent said."""
     complete: bool = False
     """Whether the program has said that the turn is over."""
+    cut_off: bool = False
+    """Whether it has said that the reply reached its longest; what it calls a failure is that reply, if it has one."""
     failure: Failure | None = None
     """What it says went wrong."""
     input_tokens: int | None = None
@@ -169,6 +171,8 @@ class Program:
     """Variable that takes the address of the model's service; None: it takes none."""
     key_variable: str | None = None
     """Variable that takes the key."""
+    limit_variable: str | None = None
+    """Variable that takes the longest reply, in tokens; None: it cannot be limited."""
     fields: frozenset[str] = frozenset()
     """Fields of `agents.json` that it takes beside those of every program."""
 

@@ -56,6 +56,7 @@ def _hear_result(event: Event, heard: Heard) -> None:
             cached += whole(usage.get("cache_read_input_tokens"))
         heard.add_usage(whole(usage.get("input_tokens")) + cached, usage.get("output_tokens"))
     heard.add_usage(cost_usd=event.get("total_cost_usd"))
+    heard.cut_off = event.get("api_error") == "max_output_tokens" or event.get("stop_reason") == "max_tokens"
     said = event.get("structured_output")
     text = plain.canonical(said).decode() if said is not None else event.get("result")
     heard.failure = _failure(event, text)

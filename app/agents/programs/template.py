@@ -15,7 +15,8 @@ from app.agents.configuration import BackendConfig, Part
 from app.agents.programs.program import ARGUMENT_BYTES, Event, Failure, Heard, Invocation, Program, Turn, within
 
 _PROMPT_FILE = "prompt.txt"
-_PLACE = re.compile(r"\{(prompt|prompt_file|model|session_id|system|working_dir)\}")
+_PLACE = re.compile(r"\{(prompt|prompt_file|model|session_id|system|working_dir|max_tokens)\}")
+_CUT_OFF = ("length", "max_tokens", "MAX_TOKENS")
 _TOOLS = "{tools}"
 
 
@@ -76,6 +77,7 @@ def _values(turn: Turn, message: str) -> Mapping[str, str | None]:
         "session_id": turn.session_id,
         "system": turn.prompt.system or None,
         "working_dir": str(turn.prompt.working_dir),
+        "max_tokens": None if turn.prompt.max_tokens is None else str(turn.prompt.max_tokens),
     }
 
 
@@ -107,6 +109,7 @@ def _hear(event: Event, heard: Heard, paths: Mapping[str, str]) -> None:
         heard.session_id = str(told["session_id"])
     if isinstance(told.get("text"), str):
         heard.text, heard.complete = told["text"], True
+    heard.cut_off = heard.cut_off or told.get("finish") in _CUT_OFF
     if told.get("error"):
         heard.failure = Failure(message=str(told["error"]))
     heard.add_usage(told.get("input_tokens"), told.get("output_tokens"), told.get("cost_usd"))

@@ -71,7 +71,11 @@ def verdict(program: Program, left: Left, session_id: str | None = None) -> port
         facts = {"exit_code": left.exit_code, "stderr": complaints.strip()[-_TAIL_CHARACTERS:], **error.detail}
         error = replace(error, detail={name: fact for name, fact in facts.items() if fact not in (None, "")})
     return ports.AgentReply(
-        text="" if error else heard.text, agent_session_id=heard.session_id, usage=_usage(heard), error=error
+        text="" if error else heard.text,
+        agent_session_id=heard.session_id,
+        usage=_usage(heard),
+        finish=records.LENGTH if heard.cut_off else None,
+        error=error,
     )
 
 
@@ -101,7 +105,7 @@ def _ended(program: Program, left: Left) -> records.StepError | None:
 
 def _told(program: Program, left: Left, heard: Heard, complaints: str) -> records.StepError | None:
     failure = heard.failure
-    if failure is None and left.exit_code == 0:
+    if (failure is None and left.exit_code == 0) or (heard.cut_off and heard.text.strip()):
         return None
     if failure is None and not heard.complete and left.exit_code in _ENDED:
         return _signalled(program, _ENDED[left.exit_code])
@@ -112,6 +116,8 @@ def _told(program: Program, left: Left, heard: Heard, complaints: str) -> record
         return _failed("agent_session_exists", f"{program.label} has that conversation already", failure, complaints)
     if _says(program.empty_reply, words):
         return _failed("empty_reply", f"{program.label} was told nothing by its model", failure, complaints)
+    if heard.cut_off:
+        return _failed("reply_cut_off", f"{program.label} was cut off", failure, complaints)
     status = failure.status if failure and failure.status else _status(words or complaints)
     if status is None and _LOGIN.search(words or complaints):
         status = 401
@@ -124,7 +130,7 @@ def _says(patterns: tuple[str, ...], *texts: str) -> bool:
 
 
 def _incomplete(program: Program, heard: Heard, said: str) -> records.StepError | None:
-    if heard.complete:
+    if heard.complete or heard.cut_off:
         return None
     message = f"{program.label} ended without a reply that can be read: {_first_line(said) or 'it said nothing'}"
     return records.StepError(code="reply_unreadable", message=message)
@@ -171,5 +177,5 @@ def _usage(heard: Heard) -> records.Usage | None:
     if heard.input_tokens is None and heard.cost_usd is None:
         return None
     return records.Usage(
-        input_tokens=heard.input_tokens or 0, output_tokens=heard.output_tokens or 0, cost_usd=heard.cost_usd or 0.0
+        input_tokens=heard.input_tokens or 0, output_tokens=heard.output_tokens or 0, cost_usd=heard.cost_usd
     )

@@ -4,6 +4,7 @@ The backend for agents of the Agent Client Protocol: one process for each prompt
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 from collections.abc import Mapping
@@ -162,9 +163,7 @@ class AcpBackend:
         reply = acp_verdicts.reply(name, agent.turn, response, opened.known_as)
         if reply.error is None:
             await self._keep(prompt, opened.session_id, created=True)
-        return ports.AgentReply(
-            text=reply.text, agent_session_id=opened.session_id, usage=reply.usage, error=reply.error
-        )
+        return dataclasses.replace(reply, agent_session_id=opened.session_id)
 
     async def _keep(self, prompt: ports.AgentPrompt, session_id: str, *, created: bool) -> None:
         ours = prompt.agent_session_id

@@ -97,9 +97,9 @@ class Turn:
             return None
         return records.Usage(input_tokens=tokens[0], output_tokens=tokens[1], cost_usd=self._cost())
 
-    def _cost(self) -> float:
+    def _cost(self) -> float | None:
         if self.cost_so_far is None or self._cost_before is None:
-            return 0.0
+            return None
         return max(self.cost_so_far - self._cost_before, 0.0)
 
     def _judge(self, name: str, update: Mapping[str, Any]) -> None:

@@ -49,7 +49,8 @@ def reply(name: str, turn: acp_turns.Turn, response: schema.PromptResponse, know
     """
     text = _MODE_NOTICE.sub("", turn.text())
     error = _unfinished(name, turn, response) or _disguised(name, turn, text, known_as)
-    return ports.AgentReply(text="" if error else text, usage=turn.usage(response), error=error)
+    finish = records.LENGTH if response.stop_reason == "max_tokens" else None
+    return ports.AgentReply(text="" if error else text, usage=turn.usage(response), finish=finish, error=error)
 
 
 def unknown_session(name: str, session_id: str, why: str) -> errors.AgentFailed:
@@ -64,10 +65,8 @@ def _unfinished(name: str, turn: acp_turns.Turn, response: schema.PromptResponse
     if turn.too_long:
         return records.StepError(code="reply_unreadable", message=f"The agent {name} said more than can be held.")
     match response.stop_reason:
-        case "end_turn":
+        case "end_turn" | "max_tokens":
             return None
-        case "max_tokens":
-            return records.StepError(code="reply_cut_off", message="The reply was cut off at its longest.")
         case "refusal":
             return records.StepError(code="prompt_refused", message=f"The agent {name} refused the prompt.")
     reason = response.stop_reason

@@ -33,7 +33,7 @@ MAX_REPLY_BYTES = 16 * 1024 * 1024
 _NO_KEY = "none"
 
 Ending = Literal["complete", "cut", "refused"]
-"""Whether a reply is whole, was cut off at its longest, or was refused."""
+"""Whether a reply ended by itself, reached its longest, or was refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,13 +178,15 @@ class ServiceBackend:
             timeout_seconds=prompt.timeout_seconds or SILENCE_SECONDS,
         )
         answer = await service.ask(question)
-        error = _error(answer, prompt)
-        if error is None:
+        error, is_cut = _error(answer), answer.ending == "cut"
+        # A reply that will not count is no part of the conversation.
+        if error is None and (prompt.keeps_cut_off or not is_cut):
             await conversations.remember(self._surroundings.sessions, self._config.name, prompt, answer.text)
         return ports.AgentReply(
             text="" if error else answer.text,
             agent_session_id=prompt.agent_session_id,
             usage=answer.usage,
+            finish=records.LENGTH if is_cut else None,
             error=error,
         )
 
@@ -227,14 +229,8 @@ def missing(backend: str, package: str, extra: str) -> errors.AgentFailed:
     )
 
 
-def _error(answer: Answer, prompt: ports.AgentPrompt) -> records.StepError | None:
-    if answer.ending == "refused":
-        message = f"The model refused the prompt: {answer.text.strip() or 'it gave no reason'}"
-        return records.StepError(code="prompt_refused", message=plain.preview(message))
-    if answer.ending == "cut" and (prompt.max_tokens is None or prompt.reply_schema is not None):
-        return records.StepError(
-            code="reply_cut_off",
-            message="The reply was cut off at its longest.",
-            detail={"max_tokens": prompt.max_tokens, "size_bytes": len(answer.text.encode("utf-8", "replace"))},
-        )
-    return None
+def _error(answer: Answer) -> records.StepError | None:
+    if answer.ending != "refused":
+        return None
+    message = f"The model refused the prompt: {answer.text.strip() or 'it gave no reason'}"
+    return records.StepError(code="prompt_refused", message=plain.preview(message))

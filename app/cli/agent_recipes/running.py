@@ -105,7 +105,7 @@ def _tell_rest(detail: client.Answer, project: projects.Project, output: Output)
 
 def _tell_cost(detail: client.Answer, output: Output) -> None:
     machine = detail.get("machine") or {}
-    if not machine.get("costUsd"):
+    if machine.get("costUsd") is None:
         return
     told = f"Total cost: {story.cost(machine['costUsd'], machine['stepCostsUsd'])}"
     if output.verbose:

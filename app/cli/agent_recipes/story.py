@@ -98,7 +98,7 @@ def structured(note: Note) -> Iterator[str]:
             yield _tagged(note, note["reason"])
 
 
-def cost(total: float, steps: Mapping[str, float]) -> str:
+def cost(total: float, steps: Mapping[str, float | None]) -> str:
     """
     Return what a run has cost, and each step of it that has cost something.
     """

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from app import errors
+from app.dialects import frozen_agents
 from app.dialects.agent_recipes import composition, outcomes, schema, transitions
 from app.engine import operations, plain, ports, records, runs, slots
 
@@ -52,7 +53,7 @@ class _Machine:
         self._state = self._first_state()
         self._total = None if transitions.loops(self._recipe) else len(self._recipe["steps"])
         self._finished = 0
-        self._costs: dict[str, float] = {}
+        self._costs: dict[str, float | None] = {}
         self._last: records.Record | None = None
 
     def begin(self) -> None:
@@ -133,6 +134,7 @@ class _Machine:
             session_created=self._state.session_created,
             may_abstain=True,
             may_be_blank=True,
+            **frozen_agents.length(self._step),
         )
 
     def _place(self) -> records.Place:
@@ -187,17 +189,17 @@ class _Machine:
 
     def _add_cost(self, record: records.Record) -> None:
         step = self._state.current_step
-        self._costs[step] = self._costs.get(step, 0.0) + _cost(record)
+        self._costs[step] = records.total_cost((self._costs.get(step), _cost(record)))
 
     # -- what is seen of it
 
     def _show(self) -> None:
-        costs = {"costUsd": sum(self._costs.values()), "stepCostsUsd": dict(self._costs)}
+        costs = {"costUsd": records.total_cost(self._costs.values()), "stepCostsUsd": dict(self._costs)}
         machine = self._state.to_json() | costs
         self._ctx.show(slots.Progress(finished_steps=self._finished, total_steps=self._total, machine=machine))
 
     def _tell_exit(self, reason: str, error: str | None = None) -> None:
-        costs = {"totalCostUsd": sum(self._costs.values()), "stepCostsUsd": dict(self._costs)}
+        costs = {"totalCostUsd": records.total_cost(self._costs.values()), "stepCostsUsd": dict(self._costs)}
         self._tell("recipe:exited", reason=reason, error=error, **costs)
 
     def _tell(self, event: str, **facts: plain.Json) -> None:
@@ -227,10 +229,10 @@ class _Machine:
         self._ctx.emit(f"{state.key} {event} {lines}", fields | facts)
 
 
-def _cost(record: records.Record) -> float:
-    return record.usage.cost_usd if record.usage is not None else 0.0
+def _cost(record: records.Record) -> float | None:
+    return record.usage.cost_usd if record.usage is not None else None
 
 
 def _measures(*asked: records.Record) -> dict[str, plain.Json]:
     took = sum(record.line.get("duration_ms") or 0 for record in asked)
-    return {"durationMs": took, "costUsd": sum(map(_cost, asked)) or None}
+    return {"durationMs": took, "costUsd": records.total_cost(map(_cost, asked))}

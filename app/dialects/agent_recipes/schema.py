@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from app.dialects import frozen_agents
 from app.engine import plain
 
 VERSION = 1
@@ -173,6 +174,7 @@ def _step_fields() -> _Schema:
             "description": "What follows each outcome.",
         },
         "model": _tier("Model tier of this step."),
+        **frozen_agents.LENGTH_FIELDS,
     }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from app.engine import library, plain
+from app.engine import library, operations, plain
 
 UNREACHABLE = (
     "agent_missing",
@@ -25,7 +25,7 @@ UNREACHABLE = (
 TRANSIENT = ("agent_idle", "agent_timeout", "backend_unavailable", "model_crashed", "rate_limited")
 """Codes of errors that pass: the network, time, too many prompts."""
 
-_KNOWN = ("backend", "model", "role", "instruction", "system", "max_tokens", "providers", "session")
+_KNOWN = ("backend", "model", "role", "instruction", "system", "max_tokens", "providers", "session", "on_cut_off")
 
 _Object: TypeAlias = Mapping[str, plain.Json]
 
@@ -46,6 +46,8 @@ class Voice:
     """Standing instruction."""
     max_tokens: int | None
     """Longest reply."""
+    on_cut_off: operations.OnCutOff
+    """What becomes of a reply that reached it."""
 
 
 def find(name: str, agents: Iterable[library.Agent]) -> library.Agent | None:
@@ -92,7 +94,9 @@ def voices(agent: _Object, step: _Object) -> tuple[Voice, ...]:
             model=wanted.get("model") or (None if "provider" in wanted else model or settings.get("model")),
             system=_system(settings),
             max_tokens=step.get("max_tokens")
-            or _whole(_of_providers(settings, "max_tokens") or settings.get("max_tokens")),
+            or _whole(_of_providers(settings, "max_tokens") or settings.get("max_tokens"))
+            or settings.get("max_output_tokens"),
+            on_cut_off="keep" if settings.get("on_cut_off") == "keep" else "fail",
         )
         for wanted in preferred
     )

@@ -45,6 +45,7 @@ def agent_calls(step: _Object, recipe: _Object, agent: _Object, scope: templates
             system=voice.system,
             tools=True,
             max_tokens=voice.max_tokens,
+            on_cut_off=voice.on_cut_off,
             reply_schema=step.get("reply_schema"),
             timeout_seconds=step.get("timeout", fields.DEFAULT_TIMEOUT),
             retry=retries(step, agents.TRANSIENT) or backoff(recipe),

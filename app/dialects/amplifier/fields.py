@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from app.dialects import frozen_agents
 from app.engine import plain
 
 VERSIONS = ("1.1", "1.7")
@@ -76,6 +77,7 @@ _SETTINGS = {
     "properties": {
         **_OF_MODEL,
         "backend": _WORD,
+        "on_cut_off": frozen_agents.LENGTH_FIELDS["on_cut_off"],
         **dict.fromkeys(("role", "system", "instruction"), _ROLE),
         "providers": {"type": "array", "items": _PROVIDER},
     },

@@ -134,7 +134,8 @@ class _Pipeline:
             facts = {"agent_id": agent["id"], "archetype": archetype}
             raise await done.refused(self._ctx, self._values, key, place, error, **facts) from error
         prompt = prompts.joined([prompts.opening(self._ctx.run.description, earlier or {}), *body])
-        call = frozen_agents.call(agent, prompt, agent["role"], **_limits(step))
+        call = frozen_agents.call(agent, prompt, agent["role"], **_limits(step), **frozen_agents.length(step))
+        place = dataclasses.replace(place, instructions=prompts.instructions(template) + closing)
         return _said_something(done.successful(await self._ctx.perform(key, call, place)))
 
     async def _injected(self, piece: str | refs.Reference) -> plain.Json:

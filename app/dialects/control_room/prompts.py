@@ -79,6 +79,13 @@ def named(template: str) -> list[refs.Reference]:
     return [piece for piece in pieces(template) if isinstance(piece, refs.Reference)]
 
 
+def instructions(template: str) -> str:
+    """
+    Return a template's own text, without what is filled in.
+    """
+    return "".join(piece for piece in pieces(template) if isinstance(piece, str))
+
+
 def text_of(reference: refs.Reference, value: plain.Json) -> str:
     """
     Return how a value stands in a prompt: a text as it is, anything else as JSON.

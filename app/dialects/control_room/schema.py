@@ -4,6 +4,7 @@ The JSON Schema of control_room recipes (execution-modes, appendix B), for edito
 
 from __future__ import annotations
 
+from app.dialects import frozen_agents
 from app.dialects.control_room import done
 from app.engine import plain
 
@@ -95,6 +96,7 @@ def _agent_step() -> _Schema:
             "default": False,
             "description": "Whether the reply is held to the evidence that the agent's role requires.",
         },
+        **frozen_agents.LENGTH_FIELDS,
         **_limits(),
     )
 

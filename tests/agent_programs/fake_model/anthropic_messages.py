@@ -71,7 +71,7 @@ def whole(said: Said, asked: Asked, number: int) -> dict[str, Any]:
         "role": "assistant",
         "model": asked.model,
         "content": _content(said, number),
-        "stop_reason": "tool_use" if said.call else "end_turn",
+        "stop_reason": "tool_use" if said.call else "max_tokens" if said.cut else "end_turn",
         "stop_sequence": None,
         "usage": _USAGE,
     }

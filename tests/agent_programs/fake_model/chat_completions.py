@@ -113,7 +113,7 @@ def _calls(said: Said, number: int) -> list[dict[str, Any]]:
 
 
 def _reason(said: Said) -> str:
-    return "tool_calls" if said.call else "stop"
+    return "tool_calls" if said.call else "length" if said.cut else "stop"
 
 
 def _head(asked: Asked, number: int, kind: str) -> dict[str, Any]:

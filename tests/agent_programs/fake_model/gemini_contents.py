@@ -77,7 +77,7 @@ def whole(said: Said, asked: Asked, number: int) -> dict[str, Any]:
     parts: list[dict[str, Any]] = [{"text": said.text}] if said.text or not said.call else []
     if said.call:
         parts.append({"functionCall": {"name": said.call.name, "args": dict(said.call.arguments)}})
-    return _piece(asked, number, parts, "STOP")
+    return _piece(asked, number, parts, "MAX_TOKENS" if said.cut else "STOP")
 
 
 def begin(text: str, asked: Asked, number: int) -> Iterator[bytes]:
@@ -93,7 +93,7 @@ def streamed(said: Said, asked: Asked, number: int) -> Iterator[bytes]:
     """
     for piece in pieces.cut(said.text):
         yield pieces.event(_piece(asked, number, [{"text": piece}]))
-    yield pieces.event(whole(Said(text="", call=said.call), asked, number))
+    yield pieces.event(whole(Said(text="", call=said.call, cut=said.cut), asked, number))
 
 
 def fault(fault: Fault) -> dict[str, Any]:

@@ -75,7 +75,10 @@ def whole(said: Said, asked: Asked, number: int) -> dict[str, Any]:
     """
     Return the reply in one piece.
     """
-    return {**_head(asked, number), "status": "completed", "output": _items(said, number), "usage": _USAGE}
+    ending = {"status": "completed"}
+    if said.cut:
+        ending = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+    return {**_head(asked, number), **ending, "output": _items(said, number), "usage": _USAGE}
 
 
 def begin(text: str, asked: Asked, number: int) -> Iterator[bytes]:
@@ -101,7 +104,7 @@ def streamed(said: Said, asked: Asked, number: int) -> Iterator[bytes]:
             yield _event("response.function_call_arguments.delta", **facts, delta=item["arguments"])
             yield _event("response.function_call_arguments.done", **facts, arguments=item["arguments"])
         yield _event("response.output_item.done", output_index=index, item=item)
-    yield _event("response.completed", response=reply)
+    yield _event(f"response.{reply['status']}", response=reply)
 
 
 def _spoken(item: Mapping[str, Any], index: int = 0) -> Iterator[bytes]:

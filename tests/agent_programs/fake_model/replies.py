@@ -48,6 +48,8 @@ class Reply:
     """What the model says."""
     tool: Shell | Write | None = None
     """What it wants done; where the program offers no such tool, it says so in its text."""
+    cut: bool = False
+    """Whether it ends because it has reached its longest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

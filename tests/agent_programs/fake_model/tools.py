@@ -38,6 +38,8 @@ class Said:
     """What is said."""
     call: Call | None
     """What is called."""
+    cut: bool = False
+    """Whether the reply has reached its longest."""
 
 
 def said(reply: Reply, asked: Asked) -> Said:
@@ -45,7 +47,7 @@ def said(reply: Reply, asked: Asked) -> Said:
     Say a reply to the program that asked for it.
     """
     if reply.tool is None:
-        return Said(text=reply.text, call=None)
+        return Said(text=reply.text, call=None, cut=reply.cut)
     call = _call(reply.tool, asked.offered)
     if call is None:
         return Said(text=f"{reply.text} NO TOOL IS OFFERED".strip(), call=None)

@@ -62,4 +62,5 @@ def told(reply: ports.AgentReply) -> dict[str, Any]:
         "code": error and error.code,
         "message": error and error.message,
         "status": error and error.detail.get("status"),
+        **({"finish": reply.finish} if reply.finish else {}),
     }

@@ -193,7 +193,7 @@ class TestTurns:
         second = await backend.prompt(say("cost 0.75", agent_session_id=OURS, session_created=True))
         later = await make().prompt(say("cost 1", agent_session_id=OURS, session_created=True))
 
-        assert [reply.usage and reply.usage.cost_usd for reply in (first, second, later)] == [0.25, 0.5, 0.0]
+        assert [reply.usage and reply.usage.cost_usd for reply in (first, second, later)] == [0.25, 0.5, None]
 
 
 class TestConversations:
@@ -342,7 +342,6 @@ class TestTrouble:
             ("refuse 401", "unauthorized"),
             ("refuse -32603", "rate_limited"),
             ("stop refusal", "prompt_refused"),
-            ("stop max_tokens", "reply_cut_off"),
             ("stop max_turn_requests", "agent_error"),
             ("stop cancelled", "agent_error"),
         ],
@@ -353,6 +352,12 @@ class TestTrouble:
 
         assert reply.error is not None
         assert (reply.error.code, reply.text, reply.agent_session_id) == (code, "", "its-0")
+
+    async def test_a_turn_that_ended_for_length_is_told(self, make: Make, say: Any) -> None:
+        """What there is of a reply comes with the reason why there is no more."""
+        reply = await make().prompt(say("stop max_tokens", agent_session_id=OURS))
+
+        assert (reply.error, reply.finish, reply.agent_session_id) == (None, "length", "its-0")
 
     async def test_a_refusal_to_begin_is_told(self, make: Make, say: Any, store: Path) -> None:
         """An agent that wants somebody to log in says so before there is a conversation."""

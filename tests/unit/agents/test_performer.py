@@ -290,3 +290,55 @@ async def test_marks_around_an_abstention_make_it_no_reply(backing: Backing, rep
 
     assert result.error is not None
     assert (result.error.code, result.error.message) == ("abstained", "The agent abstained: not mine")
+
+
+CUT = {"text": "Kael comes to the", "finish": "length", "usage": {"input_tokens": 3, "output_tokens": 4}}
+
+
+async def test_a_reply_that_reached_its_longest_fails(backing: Backing) -> None:
+    """Half a reply is none: the try fails with its limit and usage, and the record says how it ended."""
+    desk = Desk()
+    result = await performing(backing(CUT)).perform(desk.call(speech(max_tokens=4), key="draft"))
+
+    assert result.error is not None
+    assert (result.error.code, result.output, result.finish) == ("reply_cut_off", None, "length")
+    assert result.error.detail == {"max_tokens": 4, "output_tokens": 4, "size_bytes": 17}
+    assert (result.usage, desk.logs["draft.1.reply.md"]) == (
+        records.Usage(input_tokens=3, output_tokens=4),
+        "Kael comes to the",
+    )
+
+
+async def test_a_reply_that_reached_its_longest_is_kept_where_it_may(backing: Backing) -> None:
+    """With `on_cut_off: keep` there is a reply, and the record says how it ended; never one that was to fit a schema."""
+    kept = await performing(backing(CUT)).perform(Desk().call(speech(on_cut_off="keep")))
+    bound = await performing(backing(CUT)).perform(Desk().call(speech(on_cut_off="keep", reply_schema={})))
+
+    assert (kept.output, kept.error, kept.finish) == ("Kael comes to the", None, "length")
+    assert bound.error is not None
+    assert bound.error.code == "reply_cut_off"
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["You plan the work of others, and nothing else.", "The rain falls on the town. " * 30],
+    ids=["echo", "loop"],
+)
+async def test_a_degenerate_reply_fails(backing: Backing, said: str) -> None:
+    """An echo of the role, and an endless repetition, are no replies even where half a reply would be one."""
+    call = speech(system="You plan the work of others, and nothing else.", on_cut_off="keep")
+    result = await performing(backing({"text": said, "finish": "length"})).perform(Desk().call(call))
+
+    assert result.error is not None
+    assert (result.error.code, result.output) == ("reply_degenerate", None)
+
+
+async def test_a_price_that_nobody_told_is_null(backing: Backing) -> None:
+    """Tokens without a price leave the price open, and a sum has the prices that were told."""
+    said = {"text": "Yes.", "usage": {"input_tokens": 3, "output_tokens": 2}}
+    result = await performing(backing(said)).perform(Desk().call(speech()))
+
+    assert result.usage is not None
+    assert result.usage.to_json()["cost_usd"] is None
+    assert result.usage.plus(result.usage).cost_usd is None
+    assert result.usage.plus(records.Usage(cost_usd=0.25)).cost_usd == 0.25

@@ -398,16 +398,27 @@ class TestTrouble:
 
         assert (error.code, "Too many" in error.message) == ("rate_limited", True)
 
-    async def test_a_cut_reply_is_an_error_unless_it_was_asked_for(self, dialect: Dialect, speak: Any) -> None:
-        """A recipe that limits a reply gets what there is of it; no other takes half a reply for a whole one."""
+    async def test_a_reply_at_its_longest_is_told(self, dialect: Dialect, speak: Any) -> None:
+        """What there is of a reply that was cut off comes with the reason, whoever set the limit; a whole one without."""
         async with http_service.service(dialect.cut("Half a")) as running:
-            asked_for = await speak(running).prompt(prompt(max_tokens=3))
-            not_asked_for = await speak(running).prompt(prompt(max_tokens=None))
-            bound = await speak(running).prompt(prompt(max_tokens=3, reply_schema={"type": "object"}))
+            cut = [await speak(running).prompt(prompt(max_tokens=limit)) for limit in (3, None)]
+        async with http_service.service(dialect.says("All of it.")) as running:
+            whole = await speak(running).prompt(prompt(max_tokens=3))
 
-        assert (asked_for.text, asked_for.error) == ("Half a", None)
-        assert [reply.error and reply.error.code for reply in (not_asked_for, bound)] == ["reply_cut_off"] * 2
-        assert not_asked_for.usage is not None
+        assert [(reply.text, reply.finish, reply.error) for reply in cut] == [("Half a", "length", None)] * 2
+        assert (whole.finish, cut[1].usage is not None) == (None, True)
+
+    async def test_a_cut_reply_is_remembered_only_if_it_counts(self, dialect: Dialect, speak: Any) -> None:
+        """A conversation does not go on behind half a reply, unless it was to be kept."""
+        async with http_service.service(dialect.cut("Half a")) as running:
+            backend = speak(running)
+            await backend.prompt(prompt(agent_session_id="lost"))
+            await backend.prompt(prompt(agent_session_id="kept", keeps_cut_off=True))
+            await backend.prompt(prompt(agent_session_id="kept", session_created=True, keeps_cut_off=True))
+            with pytest.raises(errors.AgentFailed) as unknown:
+                await backend.prompt(prompt(agent_session_id="lost", session_created=True))
+
+        assert unknown.value.code == "unknown_agent_session"
 
     async def test_a_refused_prompt_is_an_error(self, dialect: Dialect, speak: Any) -> None:
         """What a model says in place of a reply is told as the reason."""

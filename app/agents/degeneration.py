@@ -1,0 +1,258 @@
+"""
+Degenerate replies: those that only echo what the agent was told, or repeat themselves without end.
+
+What a model may well say is never taken for one: short words, lists and tables with equal lines, code, refrains, an
+answer that its instructions word for it, a text that is given back as it was. Time grows with the length alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from app.engine import plain
+
+_TAIL_CHARACTERS = 20_000
+_ECHO_CHARACTERS = 100_000
+_BLANKS = re.compile(r"[^\S\n]+")
+_WORD = re.compile(r"\w+")
+_FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
+# Lines of lists, tables, quotations, markup and code, which may well be equal.
+_BEGINS_STRUCTURED = re.compile(r"\s*(?:[-+*•|>#<\[({]|\d+[.):])")
+_ENDS_STRUCTURED = re.compile(r"[;{}\])|,:]\s*\Z|\w\(|=")
+_LETTERS = re.compile(r"[^\W\d_]")
+
+_OPENING_WORDS, _SHINGLE_WORDS, _LEAST_ECHO_WORDS = 4, 6, 12
+_FILLERS = frozenset("sure ok okay yes certainly as you are the a an".split())
+_SPEAKERS = {"i": "you", "im": "you", "am": "are", "m": "are", "re": "are", "my": "your", "me": "you", "mine": "yours"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """
+    What an agent was told.
+    """
+
+    system: str = ""
+    """Role contract, or other standing instruction."""
+    prompt: str = ""
+    """The prompt, whole."""
+    instructions: str = ""
+    """The prompt's own words, without what was filled in; empty where they are not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Degenerate:
+    """
+    What is wrong with a reply.
+    """
+
+    message: str
+    """One sentence for people."""
+    facts: Mapping[str, plain.Json]
+    """Facts for machines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Loop:
+    unit: str
+    """What is repeated."""
+    times: int
+    """How often."""
+    characters: int
+    """Length of all repetitions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bound:
+    """
+    From where on repetitions are too many: as often and as long, or more often; beside as much else at most.
+    """
+
+    times: int
+    characters: int
+    many_times: int
+    share: float
+
+
+# A reply that never came to its end is in its loop still; one that did may have wanted the repetitions.
+_PROSE = _Bound(times=6, characters=300, many_times=25, share=0.5)
+_CUT_PROSE = _Bound(times=6, characters=160, many_times=15, share=0.2)
+_LINES = _Bound(times=40, characters=4_000, many_times=1_000, share=0.5)
+_CUT_LINES = _Bound(times=12, characters=600, many_times=100, share=0.2)
+_CUT_NUMBERS = _Bound(times=40, characters=2_000, many_times=1_000, share=0.5)
+_LEAST_CHARACTERS = 100
+
+
+def find(reply: str, asked: Asked, *, cut_off: bool = False) -> Degenerate | None:
+    """
+    Return what makes a reply degenerate; None for a sound one.
+
+    Args:
+        cut_off: Whether it reached its longest.
+    """
+    echoed = _echoed(reply, asked)
+    if echoed is not None:
+        return Degenerate(message=f"The reply only echoes {echoed}.", facts={"echoes": echoed})
+    loop = _endless(reply, cut_off)
+    if loop is None:
+        return None
+    shown = plain.preview(loop.unit.strip() or loop.unit)
+    facts: dict[str, plain.Json] = {"repeats": shown, "times": loop.times, "characters": loop.characters}
+    return Degenerate(message=f"The reply repeats itself without end, {loop.times} times: {shown}", facts=facts)
+
+
+# -- echoes
+
+
+def _echoed(reply: str, asked: Asked) -> str | None:
+    if len(reply) > _ECHO_CHARACTERS:
+        # An echo as long as that is a loop, if it is one.
+        return None
+    said = _spoken(reply)
+    for what, told, is_own in (
+        ("its role", asked.system, True),
+        ("its instructions", asked.instructions, True),
+        ("its prompt", asked.prompt, False),
+        ("its role and prompt", f"{asked.system}\n{asked.prompt}", False),
+    ):
+        if told and len(told) <= _ECHO_CHARACTERS and _echoes(said, _spoken(told), is_own=is_own):
+            return what
+    return None
+
+
+def _spoken(text: str) -> list[str]:
+    """
+    Return the words of a text without regard to who speaks, and without the fillers that it begins with.
+    """
+    words = (_SPEAKERS.get(word, word) for word in _WORD.findall(text.casefold()))
+    return list(itertools.dropwhile(_FILLERS.__contains__, words))
+
+
+def _echoes(said: Sequence[str], told: Sequence[str], *, is_own: bool) -> bool:
+    """
+    Tell whether words only echo others.
+
+    Args:
+        is_own: Whether these are instructions alone, of which a part is an echo as well; within a whole prompt stand
+            texts that may have to be given back.
+    """
+    least = _OPENING_WORDS + 1 if is_own else len(told)
+    if len(told) <= _OPENING_WORDS or len(said) < least:
+        return False
+    if all(word == other for word, other in zip(said, itertools.cycle(told), strict=False)):
+        return True
+    return is_own and len(said) >= _LEAST_ECHO_WORDS and _is_patchwork(said, told)
+
+
+def _is_patchwork(said: Sequence[str], told: Sequence[str]) -> bool:
+    # A sentence that instructions word for an answer is a part of them, too: it lacks their opening, or most of them.
+    ours, theirs = list(_shingles(said, _SHINGLE_WORDS)), list(_shingles(told, _SHINGLE_WORDS))
+    known, used = set(theirs), set(ours)
+    taken = sum(shingle in known for shingle in ours)
+    covered = sum(shingle in used for shingle in theirs)
+    begins = tuple(told[:_OPENING_WORDS]) in set(_shingles(said, _OPENING_WORDS))
+    return begins and taken >= 0.8 * len(ours) and covered >= 0.5 * len(theirs)
+
+
+def _shingles(words: Sequence[str], size: int) -> Iterator[tuple[str, ...]]:
+    return zip(*(words[start:] for start in range(size)), strict=False)
+
+
+# -- repetitions
+
+
+def _endless(reply: str, cut_off: bool) -> _Loop | None:
+    text = _BLANKS.sub(" ", reply.casefold()).strip()
+    if len(text) < _LEAST_CHARACTERS or (not cut_off and _is_json(text)):
+        return None
+    if _WORD.search(text) is None:
+        return _Loop(unit=text[:1], times=len(text), characters=len(text))
+    # Behind its loop a reply may have a last line.
+    for end in dict.fromkeys((len(text), max(text.rfind("\n"), text.rfind(". ") + 1, 0))):
+        loop = _loop_at_end(text[:end])
+        if loop is not None and _is_endless(loop, text, end, cut_off):
+            return loop
+    return None
+
+
+def _loop_at_end(text: str) -> _Loop | None:
+    """
+    Return the loop that a text ends in, the one that spans most of its tail; its last round may be begun only.
+    """
+    tail = text[-_TAIL_CHARACTERS:][::-1]
+    borders = [0] * len(tail)
+    border, best = 0, (0, 0)
+    for index in range(1, len(tail)):
+        while border and tail[index] != tail[border]:
+            border = borders[border - 1]
+        border += tail[index] == tail[border]
+        borders[index] = border
+        span, period = index + 1, index + 1 - border
+        if span >= _CUT_PROSE.times * period and span > best[0]:
+            best = (span, period)
+    span, period = best
+    if not span:
+        return None
+    if span == len(tail):
+        span = _extended(text, span, period)
+    return _Loop(unit=text[-period:] if period else "", times=span // period, characters=span)
+
+
+def _extended(text: str, span: int, period: int) -> int:
+    """
+    Return how far a loop reaches back in a text whose end it fills.
+    """
+    step = max(period, _TAIL_CHARACTERS)
+    while span < len(text):
+        size = min(step, len(text) - span)
+        start = len(text) - span - size
+        if text[start : start + size] != text[start + period : start + period + size]:
+            if size == 1:
+                break
+            step = size // 2
+            continue
+        span += size
+    return span
+
+
+def _is_endless(loop: _Loop, text: str, end: int, cut_off: bool) -> bool:
+    bound = _bound(loop, text[: max(end - loop.characters, 0)], cut_off)
+    if bound is None or loop.characters < bound.share * len(text):
+        return False
+    often = loop.times >= bound.times and loop.characters >= bound.characters
+    return often or (loop.times >= bound.many_times and loop.characters >= _LEAST_CHARACTERS)
+
+
+def _bound(loop: _Loop, before: str, cut_off: bool) -> _Bound | None:
+    if not _LETTERS.search(loop.unit):
+        return _CUT_NUMBERS if cut_off else None
+    if _is_structured(loop.unit) or len(_FENCE.findall(before)) % 2:
+        return _CUT_LINES if cut_off else _LINES
+    return _CUT_PROSE if cut_off else _PROSE
+
+
+def _is_structured(unit: str) -> bool:
+    if "\n" not in unit:
+        return _is_structured_line(unit)
+    # Where the unit begins within a line, its first and last pieces are one line.
+    first, *lines, last = unit.split("\n")
+    lines = [line for line in (*lines, last + first) if line.strip()]
+    return sum(map(_is_structured_line, lines)) * 2 > len(lines)
+
+
+def _is_structured_line(line: str) -> bool:
+    return _BEGINS_STRUCTURED.match(line) is not None or _ENDS_STRUCTURED.search(line) is not None
+
+
+def _is_json(text: str) -> bool:
+    if text[0] not in "{[" or text[-1] not in "}]":
+        return False
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
