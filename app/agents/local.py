@@ -25,7 +25,10 @@ CONTEXT_TOKENS = 8192
 """Prompt and reply together; what the model was trained for."""
 
 REPLY_TOKENS = 200
-"""Longest reply where the prompt sets no limit."""
+"""Longest reply where the prompt sets no limit; short, so that a run of several steps ends within a minute."""
+
+MOST_REPLY_TOKENS = 600
+"""Longest reply that a prompt without a schema can ask for: more takes minutes, and so small a model loses its way."""
 
 REPLY_TOKENS_WITH_SCHEMA = 600
 """The same for replies that must fit a schema: they are worth nothing cut off."""
@@ -156,9 +159,9 @@ def _model_file() -> Path:
 
 
 def _reply_tokens(prompt: ports.AgentPrompt) -> int:
-    if prompt.max_tokens is not None:
-        return max(prompt.max_tokens, 1)
-    return REPLY_TOKENS if prompt.reply_schema is None else REPLY_TOKENS_WITH_SCHEMA
+    if prompt.reply_schema is not None:
+        return prompt.max_tokens or REPLY_TOKENS_WITH_SCHEMA
+    return min(prompt.max_tokens or REPLY_TOKENS, MOST_REPLY_TOKENS)
 
 
 def _question(prompt: ports.AgentPrompt, reply_tokens: int) -> dict[str, plain.Json]:

@@ -310,7 +310,7 @@ async def test_a_reply_that_reached_its_longest_fails(backing: Backing) -> None:
 
 
 async def test_a_reply_that_reached_its_longest_is_kept_where_it_may(backing: Backing) -> None:
-    """With `on_cut_off: keep` there is a reply, and the record says how it ended; never one that was to fit a schema."""
+    """With `on_cut_off: keep` half a reply counts, and the record says so; never one that was to fit a schema."""
     kept = await performing(backing(CUT)).perform(Desk().call(speech(on_cut_off="keep")))
     bound = await performing(backing(CUT)).perform(Desk().call(speech(on_cut_off="keep", reply_schema={})))
 

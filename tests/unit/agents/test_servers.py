@@ -399,7 +399,7 @@ class TestTrouble:
         assert (error.code, "Too many" in error.message) == ("rate_limited", True)
 
     async def test_a_reply_at_its_longest_is_told(self, dialect: Dialect, speak: Any) -> None:
-        """What there is of a reply that was cut off comes with the reason, whoever set the limit; a whole one without."""
+        """What there is of a reply that was cut off comes with the reason, whoever set the limit."""
         async with http_service.service(dialect.cut("Half a")) as running:
             cut = [await speak(running).prompt(prompt(max_tokens=limit)) for limit in (3, None)]
         async with http_service.service(dialect.says("All of it.")) as running:
