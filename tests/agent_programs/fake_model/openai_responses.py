@@ -75,7 +75,7 @@ def whole(said: Said, asked: Asked, number: int) -> dict[str, Any]:
     """
     Return the reply in one piece.
     """
-    ending = {"status": "completed"}
+    ending: dict[str, Any] = {"status": "completed"}
     if said.cut:
         ending = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
     return {**_head(asked, number), **ending, "output": _items(said, number), "usage": _USAGE}
