@@ -47,11 +47,3 @@ def declared(
             name: {"description": told, "schema": {"type": "string"}} for name, told in headers.items()
         }
     return {status: answer, **refusals.documented(codes)}
-
-
-def page(shape: Any, *codes: str, meaning: str) -> refusals.Responses:
-    """
-    Return the `responses` of a route that answers page by page.
-    """
-    following = {"Link": 'Address of the next page, as `rel="next"`; absent on the last.'}
-    return declared(shape, *codes, "request_invalid", "bad_cursor", meaning=meaning, headers=following)

@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from app.api.instants import At
 from app.engine import states
 
 _Status = Annotated[states.RunState, Field(description="Where the run stands.")]
 _RunId = Annotated[str, Field(description="Id of the run.", examples=["20260210T143000Z-k3x9af"])]
-_At = Annotated[str, Field(description="An instant in UTC.", examples=["2026-02-10T14:30:00.000Z"])]
 
 
 class _Answer(BaseModel):
@@ -71,9 +71,9 @@ class RunListed(_Answer):
     recipe_id: str
     dialect: str
     status: _Status
-    created_at: _At
-    updated_at: _At
-    completed_at: _At | None
+    created_at: At
+    updated_at: At
+    completed_at: At | None
     description: str
     labels: dict[str, str]
     priority: int
@@ -83,6 +83,8 @@ class RunListed(_Answer):
     owner: str = Field(description="`service`, `process`, or `foreign` for a folder that is only listed.")
     working_dir: str
     exclusive_workspace: bool
+    current_step_index: int | None = Field(description="Number of finished steps; null where it cannot be read.")
+    total_steps: int | None = Field(description="Steps of the recipe; null where its flow can loop.")
 
 
 class Task(_Answer):
@@ -111,8 +113,8 @@ class StepShown(_Answer):
     gate_id: str | None = Field(default=None, description="Gate that the step waits at.")
     key: str = Field(description="Name of the step within its run, for ever.")
     attempt: int
-    started_at: _At
-    completed_at: _At | None = None
+    started_at: At
+    completed_at: At | None = None
     error: StepFault | None = None
 
 
@@ -134,9 +136,9 @@ class RunDetail(_Answer):
     recipe_id: str
     session_id: str
     status: _Status
-    created_at: _At
-    updated_at: _At
-    completed_at: _At | None
+    created_at: At
+    updated_at: At
+    completed_at: At | None
     task: Task
     current_step_index: int = Field(description="Number of finished steps.")
     total_steps: int | None = Field(description="Steps of the recipe; null where its flow can loop.")
@@ -179,8 +181,8 @@ class StepLine(BaseModel):
     input_slot_refs: list[str] = Field(description="Slots read to build the step's input.")
     output_hash: str | None = Field(description="`sha256:` and the hash of the full output.")
     output_preview: str | None
-    started_at: _At
-    completed_at: _At
+    started_at: At
+    completed_at: At
     error: StepFault | None
 
 
@@ -223,15 +225,15 @@ class GateListed(_Answer):
     )
     prompt: str = Field(description="The question.")
     options: list[str] = Field(description="Decisions that can be given.")
-    asked_at: _At | None
-    expires_at: _At | None = Field(description="When the default is taken; null: never.")
+    asked_at: At | None
+    expires_at: At | None = Field(description="When the default is taken; null: never.")
     default: str | None = Field(description="Decision that is taken when nobody answers in time.")
     shown_sha256: str = Field(description="Hash of what is decided on; send it back to decide on nothing else.")
     decision: str | None
     message: str | None = Field(description="What whoever decided adds.")
     by_default: bool | None = Field(description="Whether nobody answered in time.")
     denied: bool | None = Field(description="Whether the decision is final: no resume goes past it.")
-    decided_at: _At | None
+    decided_at: At | None
 
 
 class FlawShown(_Answer):
@@ -352,7 +354,7 @@ class EventShown(_Answer):
     """
 
     seq: int
-    at: _At
+    at: At
     type: str
     run_id: str
     key: str | None

@@ -4,9 +4,10 @@ Bodies: what requests carry. Types and names are strict here; what the values me
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from app import errors
 from app.control import gates, issues, requests
@@ -79,6 +80,14 @@ class StartBody(BaseModel):
         description="A recipe brought along, as an object or as text, where CONTROL_ROOM_INLINE_RECIPES allows it.",
     )
     dialect: str = Field("control_room", description="Language of a recipe brought along.")
+
+    @field_validator("recipe")
+    @classmethod
+    def _is_no_name(cls, recipe: dict[str, Any] | str | None) -> dict[str, Any] | str | None:
+        # No language has a recipe of one word, so this is the id of one.
+        if isinstance(recipe, str) and re.fullmatch(r"[\w.-]{1,128}", recipe):
+            raise ValueError("must hold a whole recipe, not the name of one; did you mean recipe_id?")
+        return recipe
 
     def request(self, idempotency_key: str | None) -> requests.StartRequest:
         """
@@ -229,17 +238,3 @@ def seen_revision(named: int | None, matched: int | None) -> int | None:
         flaw = errors.Flaw(path="$.revision", message="is not the one that If-Match names")
         raise errors.RequestInvalid(f"{flaw.path}: {flaw.message}", flaws=[flaw])
     return named if matched is None else matched
-
-
-def fields_of(*models: type[BaseModel]) -> frozenset[str]:
-    """
-    Return every field that some body has, for hints.
-    """
-    return frozenset(item.alias or name for model in models for name, item in model.model_fields.items())
-
-
-def known_fields() -> frozenset[str]:
-    """
-    Return every field that some body of this module has, for hints.
-    """
-    return fields_of(StartBody, ResumeBody, AnswerBody, IssueBody, IssueEditBody, ValidateBody, RouteBody)

@@ -72,10 +72,3 @@ class ConferenceStarted(answers.Accepted):
     model_config = ConfigDict(extra="forbid")
 
     session_id: str = Field(description="Work session that its receipts belong to.")
-
-
-def known_fields() -> frozenset[str]:
-    """
-    Return every field of these bodies, for hints.
-    """
-    return bodies.fields_of(ConferenceBody)

@@ -57,7 +57,8 @@ def methods_at(app: FastAPI, path: str) -> list[str]:
     """
     paths = app.openapi()["paths"]
     items = [paths[path]] if path in paths else [item for known, item in paths.items() if _fits(known, path)]
-    return sorted({verb.upper() for item in items for verb in item})
+    verbs = {verb.upper() for item in items for verb in item}
+    return sorted(verbs | {"HEAD"} if "GET" in verbs else verbs)
 
 
 def _fits(known: str, path: str) -> bool:
@@ -83,6 +84,7 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
     for path, operation in _operations(document):
         _drop_validation_error(operation)
         _describe_stream(operation)
+        _describe_optional_body(operation)
         operation["security"] = [] if path in guards.OPEN_PATHS else [{"token": []}, {}]
     return document
 
@@ -103,3 +105,13 @@ def _describe_stream(operation: dict[str, Any]) -> None:
     content = operation["responses"].get("200", {}).get("content", {})
     if streaming.EventStream.media_type in content:
         content[streaming.EventStream.media_type] = {"itemSchema": streaming.ITEM_SCHEMA}
+
+
+def _describe_optional_body(operation: dict[str, Any]) -> None:
+    # A body that may be left out is one that is not required; as a nullable one, generated clients cannot leave it out.
+    body = operation.get("requestBody", {})
+    schema = body.get("content", {}).get("application/json", {}).get("schema", {})
+    shapes = [shape for shape in schema.get("anyOf", ()) if shape != {"type": "null"}]
+    if len(shapes) == 1:
+        body["required"] = False
+        body["content"]["application/json"]["schema"] = shapes[0]

@@ -4,7 +4,6 @@ Errors as HTTP: the table of statuses, and the handlers that answer by it.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app import errors
-from app.api import bodies, conference_bodies, document, plan_bodies, problems, queries, wording
+from app.api import document, known_fields, problems, wording
 from app.engine import json_text
 
 STATUS: Mapping[type[BaseException], int] = {
@@ -34,18 +33,7 @@ STATUS: Mapping[type[BaseException], int] = {
 }
 """Status by error; an error takes the status of its nearest ancestor here. Everything else is a 500."""
 
-_FIELDS = sorted(
-    bodies.known_fields()
-    | conference_bodies.known_fields()
-    | plan_bodies.known_fields()
-    | set(queries.RunsQuery.model_fields)
-    | set(queries.GatesQuery.model_fields)
-    | set(queries.IssuesQuery.model_fields)
-    | set(queries.PlansQuery.model_fields)
-    | set(queries.ReceiptsQuery.model_fields)
-)
 _MOST_FLAWS = 200
-_SHOWN_CHARACTERS = 80
 _FLAW_CODES = {"extra_forbidden": "unknown_field", "missing": "missing", "json_invalid": "syntax"}
 
 
@@ -75,11 +63,18 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _named)
 
 
-def unfit(found: Iterable[Mapping[str, Any]]) -> errors.RequestInvalid:
+def unfit(found: Iterable[Mapping[str, Any]], shape: Any = None) -> errors.RequestInvalid:
     """
     Return the refusal of a document that is no body, from what pydantic has found in it.
+
+    Args:
+        shape: What it should have been, for hints at the names of its fields.
     """
-    return _refused([_flaw({**item, "loc": ("body", *item["loc"])}) for item in itertools.islice(found, _MOST_FLAWS)])
+    flaws = [
+        _flaw({**item, "loc": ("body", *item["loc"])}, known_fields.fields_in(shape, item["loc"]))
+        for item in itertools.islice(found, _MOST_FLAWS)
+    ]
+    return _refused(flaws)
 
 
 async def _told(_: Request, error: Exception) -> Response:
@@ -89,10 +84,12 @@ async def _told(_: Request, error: Exception) -> Response:
     return found.response()
 
 
-async def _unfit(_: Request, error: Exception) -> Response:
+async def _unfit(request: Request, error: Exception) -> Response:
     if not isinstance(error, RequestValidationError):
         raise error
-    return await _told(_, _refused([_flaw(item) for item in error.errors()[:_MOST_FLAWS]]))
+    route = request.scope["route"]
+    found = [(item, known_fields.fields_at(route, item["loc"])) for item in error.errors()[:_MOST_FLAWS]]
+    return await _told(request, _refused([_flaw(item, known) for item, known in found]))
 
 
 async def _named(request: Request, error: Exception) -> Response:
@@ -113,10 +110,10 @@ def _refused(flaws: Sequence[errors.Flaw]) -> errors.RequestInvalid:
     return errors.RequestInvalid(f"{flaws[0].path}: {flaws[0].message}", flaws=flaws)
 
 
-def _flaw(item: Mapping[str, Any]) -> errors.Flaw:
+def _flaw(item: Mapping[str, Any], known: Iterable[str]) -> errors.Flaw:
     kind = str(item["type"])
     code = _FLAW_CODES.get(kind, "wrong_type" if kind.endswith("_type") else "invalid")
-    message = f"is not known{_hint(item)}" if code == "unknown_field" else wording.told(item)
+    message = known_fields.told(str(item["loc"][-1]), known) if code == "unknown_field" else wording.told(item)
     return errors.Flaw(path=_path(item["loc"]), code=code, message=message)
 
 
@@ -126,8 +123,3 @@ def _path(loc: Sequence[str | int]) -> str:
         # Of a name that is not allowed the place is where it stands.
         return json_text.json_path(tuple(parts[:-1] if parts and parts[-1] == "[key]" else parts))
     return ".".join(map(str, loc))[:200]
-
-
-def _hint(item: Mapping[str, Any]) -> str:
-    near = difflib.get_close_matches(str(item["loc"][-1])[:_SHOWN_CHARACTERS], _FIELDS, 1)
-    return f"; did you mean {near[0]}?" if near else ""

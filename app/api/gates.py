@@ -10,8 +10,8 @@ from fastapi import APIRouter, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import answers, bodies, queries
-from app.api.answering import IdempotencyKey, as_json, declared, page
+from app.api import answers, bodies, lists, queries
+from app.api.answering import IdempotencyKey, as_json, declared
 from app.api.desk import At
 from app.api.refusals import BODY
 
@@ -24,17 +24,24 @@ GateId = Annotated[str, Path(description="Id of the gate.", examples=["20260210T
 @router.get(
     "",
     summary="List open gates",
-    responses=page(
+    responses=lists.page(
         list[answers.GateListed], meaning="A page of questions that wait for an answer, those of the newest run first."
     ),
 )
-async def list_gates(desk: At, request: Request, query: Annotated[queries.GatesQuery, Query()]) -> Response:
+async def list_gates(
+    desk: At, request: Request, query: Annotated[queries.GatesQuery, Query()], if_none_match: lists.IfNoneMatch = None
+) -> Response:
     """
     List the open gates of all runs, also of those that nobody executes now; filters are combined.
     """
-    found, more = await desk.gates.page(query.query())
-    cursor = queries.gates_cursor(found[-1].gate) if more else None
-    return as_json([gate.to_json() for gate in found], headers=queries.next_link(request, cursor))
+    asked = query.query()
+
+    async def read() -> lists.Page:
+        found, more = await desk.gates.page(asked)
+        cursor = queries.gates_cursor(found[-1].gate) if more else None
+        return [gate.to_json() for gate in found], queries.next_link(request, cursor)
+
+    return await lists.answer(desk, if_none_match, query.wait, read)
 
 
 @router.get(

@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app import settings
-from app.api import problems
+from app.api import problems, tickets
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """Answered without a token: they tell nothing that a port scan would not."""
@@ -23,6 +23,8 @@ SUBPROTOCOL = "control-room"
 BEARER_PREFIX = "control-room.bearer."
 """Beginning of the subprotocol that carries the token of a client that can set no header, in base64url behind it."""
 
+_UNAUTHORIZED = "the header `Authorization: Bearer TOKEN` is missing or wrong"
+_TICKET_REFUSED = "the ticket is used up, expired or unknown; POST /api/tickets issues another one"
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared with, never listened on
 
@@ -68,20 +70,26 @@ class TokenGuard:
     Refuse a request without the bearer token, where there is one.
     """
 
-    def __init__(self, app: ASGIApp, token: str | None, open_paths: Iterable[str] = OPEN_PATHS) -> None:
+    def __init__(
+        self, app: ASGIApp, token: str | None, issued: tickets.Tickets, open_paths: Iterable[str] = OPEN_PATHS
+    ) -> None:
         self._app = app
+        self._tickets = issued
         self._expected = token.encode() if token else None
         self._open_paths = frozenset(open_paths)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """
-        Let a request with the token through.
+        Let a request with the token through, and a stream with a ticket.
         """
-        if self._lets_in(scope):
-            await self._app(scope, receive, send)
+        asked, ticket = tickets.taken_out(scope) if tickets.is_stream(scope) else (scope, None)
+        # A ticket is used up even where it is not needed, so that nobody else can use it.
+        let_in = ticket is not None and self._tickets.use(ticket)
+        if let_in or self._lets_in(scope):
+            await self._app(asked, receive, send)
         else:
             challenge = {"WWW-Authenticate": "Bearer"}
-            detail = "the header `Authorization: Bearer TOKEN` is missing or wrong"
+            detail = _UNAUTHORIZED if ticket is None else _TICKET_REFUSED
             await refuse(problems.of_status(401, detail, headers=challenge), scope, receive, send)
 
     def _lets_in(self, scope: Scope) -> bool:

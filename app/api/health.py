@@ -5,7 +5,7 @@ Routes for whoever watches the service.
 from __future__ import annotations
 
 from fastapi import APIRouter
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from app import telemetry
 from app.api import answers, refusals
@@ -38,8 +38,8 @@ async def ready(desk: At) -> Response:
 @router.get(
     "/metrics",
     summary="Show metrics",
-    responses=refusals.documented(())
-    | {200: {"description": "Metrics.", "content": {"text/plain": {"schema": {"type": "string"}}}}},
+    response_class=PlainTextResponse,
+    responses=refusals.documented(()) | {200: {"description": "Metrics."}},
 )
 async def metrics(desk: At) -> Response:
     """

@@ -4,11 +4,11 @@ Answers of the routes of issues, for the OpenAPI document.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-_At = Annotated[str, Field(description="An instant in UTC.", examples=["2026-02-10T14:30:00.000Z"])]
+from app.api.instants import At
 
 
 class _Answer(BaseModel):
@@ -27,8 +27,8 @@ class IssueListed(_Answer):
     run_id: str | None = Field(description="Run that made it, or that it is about.")
     session_id: str | None = Field(description="Work session that it belongs to.")
     key: str | None = Field(description="Step that made it.")
-    created_at: _At
-    updated_at: _At
+    created_at: At
+    updated_at: At
     revision: int = Field(description="Number of its changes, from 1.")
 
 
@@ -37,7 +37,7 @@ class IssueNote(_Answer):
     What somebody said to an issue.
     """
 
-    at: _At
+    at: At
     text: str
     status: Literal["open", "closed"] = Field(description="Where the issue stood then.")
 
@@ -50,7 +50,7 @@ class IssueShown(IssueListed):
     body: str
     facts: dict[str, Any] = Field(description="Fields for programs, e.g. the failed check.")
     receipts: list[str] = Field(description="Receipts that prove it.")
-    closed_at: _At | None
-    edited_at: _At | None = Field(description="When a person last changed its title or body.")
+    closed_at: At | None
+    edited_at: At | None = Field(description="When a person last changed its title or body.")
     notes: list[IssueNote]
     request_sha256: str | None = Field(description="Hash of the request that made it under an `Idempotency-Key`.")

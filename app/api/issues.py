@@ -10,8 +10,8 @@ from fastapi import APIRouter, Header, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import bodies, issue_answers, queries
-from app.api.answering import IdempotencyKey, as_json, declared, page
+from app.api import bodies, issue_answers, lists, queries
+from app.api.answering import IdempotencyKey, as_json, declared
 from app.api.desk import At
 from app.api.refusals import BODY
 from app.engine import issues
@@ -44,15 +44,22 @@ _WRITTEN[200] = _WRITTEN[201] | {"description": "An earlier request with this Id
 @router.get(
     "",
     summary="List issues",
-    responses=page(list[issue_answers.IssueListed], meaning="A page of issues, newest first."),
+    responses=lists.page(list[issue_answers.IssueListed], meaning="A page of issues, newest first."),
 )
-async def list_issues(desk: At, request: Request, query: Annotated[queries.IssuesQuery, Query()]) -> Response:
+async def list_issues(
+    desk: At, request: Request, query: Annotated[queries.IssuesQuery, Query()], if_none_match: lists.IfNoneMatch = None
+) -> Response:
     """
     List issues; filters are combined.
     """
-    found, more = await desk.issues.page(query.query())
-    cursor = queries.issues_cursor(found[-1]) if more else None
-    return as_json([issue.to_json() for issue in found], headers=queries.next_link(request, cursor))
+    asked = query.query()
+
+    async def read() -> lists.Page:
+        found, more = await desk.issues.page(asked)
+        cursor = queries.issues_cursor(found[-1]) if more else None
+        return [issue.to_json() for issue in found], queries.next_link(request, cursor)
+
+    return await lists.answer(desk, if_none_match, query.wait, read)
 
 
 @router.post("", status_code=201, summary="Write an issue down", responses=_WRITTEN)

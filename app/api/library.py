@@ -12,21 +12,25 @@ from fastapi import APIRouter, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import answers, bodies, queries, receipt_answers
-from app.api.answering import as_json, declared, page
+from app.api import answers, bodies, lists, queries, receipt_answers
+from app.api.answering import as_json, declared
 from app.api.desk import At
 from app.api.refusals import BODY
 
 router = APIRouter(prefix="/api")
 
 
-@router.get("/recipes", tags=["recipes"], summary="List recipes", responses=declared(list[answers.RecipeListed]))
-async def list_recipes(desk: At) -> Response:
+@router.get("/recipes", tags=["recipes"], summary="List recipes", responses=lists.whole(list[answers.RecipeListed]))
+async def list_recipes(desk: At, wait: lists.Wait = None, if_none_match: lists.IfNoneMatch = None) -> Response:
     """
     List every recipe, broken ones with their flaws.
     """
-    await desk.catalogue.settle()
-    return as_json([entry.to_json() for entry in desk.catalogue.all()])
+
+    async def read() -> lists.Page:
+        await desk.catalogue.settle()
+        return [entry.to_json() for entry in desk.catalogue.all()], {}
+
+    return await lists.answer(desk, if_none_match, wait, read)
 
 
 @router.post(
@@ -70,38 +74,56 @@ async def route_task(desk: At, body: bodies.RouteBody) -> Response:
     return as_json(desk.route(body.description).to_json())
 
 
-@router.get("/tools", tags=["library"], summary="List tools", responses=declared(list[answers.ToolListed]))
-async def list_tools(desk: At) -> Response:
+@router.get("/tools", tags=["library"], summary="List tools", responses=lists.whole(list[answers.ToolListed]))
+async def list_tools(desk: At, if_none_match: lists.IfNoneMatch = None) -> Response:
     """
     List the tools that recipes can name, with the JSON Schema of their arguments.
     """
-    return as_json(desk.inventory.tools())
+
+    async def read() -> lists.Page:
+        return desk.inventory.tools(), {}
+
+    return await lists.answer(desk, if_none_match, None, read)
 
 
-@router.get("/agents", tags=["library"], summary="List agents", responses=declared(list[answers.AgentListed]))
-async def list_agents(desk: At) -> Response:
+@router.get("/agents", tags=["library"], summary="List agents", responses=lists.whole(list[answers.AgentListed]))
+async def list_agents(desk: At, wait: lists.Wait = None, if_none_match: lists.IfNoneMatch = None) -> Response:
     """
     List the agents, and which run each of them speaks in.
     """
-    return as_json(await desk.inventory.agents())
+
+    async def read() -> lists.Page:
+        return await desk.inventory.agents(), {}
+
+    return await lists.answer(desk, if_none_match, wait, read)
 
 
 @router.get(
     "/audit/receipts",
     tags=["audit"],
     summary="List receipts",
-    responses=page(
+    responses=lists.page(
         list[receipt_answers.ReceiptListed],
         meaning="A page of receipts, session by session, each in the order in which they were written.",
     ),
 )
-async def list_receipts(desk: At, request: Request, query: Annotated[queries.ReceiptsQuery, Query()]) -> Response:
+async def list_receipts(
+    desk: At,
+    request: Request,
+    query: Annotated[queries.ReceiptsQuery, Query()],
+    if_none_match: lists.IfNoneMatch = None,
+) -> Response:
     """
     List the proofs of tool executions, also of deleted runs; filters are combined.
     """
-    found, more = await desk.runs.receipts(query.query())
-    cursor = queries.receipts_cursor(found[-1]) if more else None
-    return as_json([dict(receipt.facts) for receipt in found], headers=queries.next_link(request, cursor))
+    asked = query.query()
+
+    async def read() -> lists.Page:
+        found, more = await desk.runs.receipts(asked)
+        cursor = queries.receipts_cursor(found[-1]) if more else None
+        return [dict(receipt.facts) for receipt in found], queries.next_link(request, cursor)
+
+    return await lists.answer(desk, if_none_match, query.wait, read)
 
 
 @router.get(

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.api import answers
+from app.api.instants import At
 from app.engine import plans
 
-_At = Annotated[str, Field(description="An instant in UTC.", examples=["2026-02-10T14:30:00.000Z"])]
 _SessionId = Annotated[str, Field(description="Id of the plan, and of its work session.", examples=["sp_5h2m9q0x7c"])]
 _Maker = Annotated[str, Field(description="`chief` or `user`.")]
 
@@ -28,8 +28,8 @@ class PlanListed(BaseModel):
     created_by: _Maker
     intent: str | None
     tasks: dict[plans.TaskState, int] = Field(description="How many tasks are in each state.")
-    created_at: _At
-    updated_at: _At
+    created_at: At
+    updated_at: At
     revision: int
 
 
@@ -69,8 +69,8 @@ class TaskShown(BaseModel):
     earlier_runs: list[str] = Field(description="Runs before the present one, oldest first.")
     forced: bool = Field(description="Whether a person started it although something before it was not done.")
     error: answers.StepFault | None = Field(description="Why it failed.")
-    started_at: _At | None
-    ended_at: _At | None
+    started_at: At | None
+    ended_at: At | None
     idempotency_key: str | None = Field(description="Key under which a repetition of its request finds it.")
     request_sha256: str | None = Field(description="Hash of the request that added it under an Idempotency-Key.")
 
@@ -86,8 +86,8 @@ class PlanShown(BaseModel):
     created_by: _Maker
     status: plans.PlanState
     intent: str | None = Field(description="What is wanted as a whole.")
-    created_at: _At
-    updated_at: _At
+    created_at: At
+    updated_at: At
     revision: int = Field(description="Number of its changes, from 1.")
     tasks: list[TaskShown] = Field(description="In the order in which they are shown and begun.")
     last_task_id: int = Field(description="Numbers up to it are never given again, even if tasks were removed.")

@@ -205,10 +205,3 @@ class RetryBody(RevisedBody):
     fresh: bool = Field(
         False, description="Whether by a new run; else its run is sent on, so that what it has is not done again."
     )
-
-
-def known_fields() -> frozenset[str]:
-    """
-    Return every field that some body of this module has, for hints.
-    """
-    return bodies.fields_of(PlanBody, OrderBody, NewTaskBody, TaskEditBody, ScopingAnswerBody, RetryBody)

@@ -10,13 +10,14 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.requests import Request
 
 from app import clock, errors
+from app.api import polling
 from app.control import inbox
 from app.engine import gates, issues, plans, receipts, states, stores
 
@@ -40,12 +41,25 @@ _Cursor = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"^[^\x00]
 _Plain = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00]*$")]
 
 
-class RunsQuery(BaseModel):
+class _ListQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    wait: float | None = Field(
+        None,
+        ge=0,
+        le=polling.MOST_WAIT_SECONDS,
+        description="Answer when the list differs from `If-None-Match`, or from the present one, after so many seconds "
+        "at the latest; it is looked at twice a second.",
+    )
+
+    def _asked(self) -> dict[str, Any]:
+        return {name: value for name, value in self if name != "wait"}
+
+
+class RunsQuery(_ListQuery):
     """
     Which runs a list shows.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     status: states.RunState | None = Field(None, description="Only runs in this state.")
     recipe_id: _Plain | None = Field(None, description="Only runs of this recipe.")
@@ -77,12 +91,10 @@ class RunsQuery(BaseModel):
         )
 
 
-class GatesQuery(BaseModel):
+class GatesQuery(_ListQuery):
     """
     Which gates the inbox shows.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     run_id: _Plain | None = Field(None, description="Only gates of this run.")
     recipe_id: _Plain | None = Field(None, description="Only gates of runs of this recipe.")
@@ -112,12 +124,10 @@ class GatesQuery(BaseModel):
         )
 
 
-class IssuesQuery(BaseModel):
+class IssuesQuery(_ListQuery):
     """
     Which issues a list shows.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     status: issues.Status | None = Field(None, description="Only open or only closed ones.")
     run_id: _Plain | None = Field(None, description="Only issues of this run.")
@@ -133,15 +143,13 @@ class IssuesQuery(BaseModel):
         Raises:
             errors.RequestInvalid: the cursor is not one of ours.
         """
-        return issues.IssueQuery(**(dict(self) | {"cursor": _read_cursor(self.cursor)}))
+        return issues.IssueQuery(**(self._asked() | {"cursor": _read_cursor(self.cursor)}))
 
 
-class ReceiptsQuery(BaseModel):
+class ReceiptsQuery(_ListQuery):
     """
     Which receipts a list shows.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     run_id: _Plain | None = Field(None, description="Only receipts of this run.")
     session_id: _Plain | None = Field(None, description="Only receipts of this work session.")
@@ -155,15 +163,13 @@ class ReceiptsQuery(BaseModel):
         Raises:
             errors.RequestInvalid: the cursor is not one of ours.
         """
-        return receipts.ReceiptQuery(**(dict(self) | {"cursor": _read_receipt(self.cursor)}))
+        return receipts.ReceiptQuery(**(self._asked() | {"cursor": _read_receipt(self.cursor)}))
 
 
-class PlansQuery(BaseModel):
+class PlansQuery(_ListQuery):
     """
     Which session plans a list shows.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     status: plans.PlanState | None = Field(None, description="Only plans in this state.")
     limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Most plans of a page.")
@@ -176,7 +182,7 @@ class PlansQuery(BaseModel):
         Raises:
             errors.RequestInvalid: the cursor is not one of ours.
         """
-        return plans.PlanQuery(**(dict(self) | {"cursor": _read_cursor(self.cursor)}))
+        return plans.PlanQuery(**(self._asked() | {"cursor": _read_cursor(self.cursor)}))
 
 
 def receipts_cursor(last: receipts.ListedReceipt) -> str:

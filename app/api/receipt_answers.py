@@ -4,11 +4,11 @@ Answers of the routes of receipts, for the OpenAPI document.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-_At = Annotated[str, Field(description="An instant in UTC.", examples=["2026-02-10T14:30:00.000Z"])]
+from app.api.instants import At
 
 
 class ReceiptListed(BaseModel):
@@ -24,8 +24,8 @@ class ReceiptListed(BaseModel):
     key: str | None = Field(description="Step that it proves.")
     tool: str | None
     sha256: str | None = Field(description="Hash of the payload; null where the tool failed.")
-    started_at: _At | None
-    completed_at: _At | None
+    started_at: At | None
+    completed_at: At | None
     failed: bool = Field(description="Whether the tool failed.")
 
 
@@ -44,8 +44,8 @@ class Receipt(BaseModel):
     args: Any
     payload: Any
     sha256: str | None = Field(description="Hash of the payload; null where the tool failed.")
-    started_at: _At
-    completed_at: _At
+    started_at: At
+    completed_at: At
     intact: bool = Field(
         description="Whether it fits the journal of its run; where the run is gone, whether it fits its hash."
     )

@@ -10,10 +10,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Query
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
-from app.api import answers, queries, streaming
-from app.api.answering import as_json, declared, page
+from app.api import answers, lists, polling, queries, refusals, streaming
+from app.api.answering import as_json, declared
 from app.api.desk import At
 from app.api.runs import RunId
 from app.control import feeds
@@ -28,7 +28,7 @@ _LAST_SEQ = 2**53
 @router.get(
     "/{run_id}/steps",
     summary="Show the step log",
-    responses=page(
+    responses=lists.page(
         list[answers.StepLine], "run_not_found", "journal_corrupt", meaning="Lines of the journal, oldest first."
     ),
 )
@@ -40,15 +40,17 @@ async def show_steps(
         int | None, Query(description="Most lines of a page; without it all.", ge=1, le=queries.MAX_LIMIT)
     ] = None,
     cursor: Annotated[str | None, Query(description="Where the page begins, from the `Link` before.")] = None,
+    if_none_match: lists.IfNoneMatch = None,
 ) -> Response:
     """
     Show the journal's lines whole, those of dead and repeated tries included.
     """
     lines, more = await desk.runs.steps_page(run_id, after=queries.position(cursor), limit=limit)
     following = str(lines[-1].position) if more else None
-    return StreamingResponse(
-        _encoded(lines), headers=queries.next_link(request, following), media_type="application/json"
-    )
+    headers = {**queries.next_link(request, following), "ETag": _etag(lines), "Cache-Control": "no-cache"}
+    if polling.entity_tags(if_none_match) & {headers["ETag"], "*"}:
+        return Response(status_code=304, headers=headers)
+    return StreamingResponse(_encoded(lines), headers=headers, media_type="application/json")
 
 
 @router.get(
@@ -71,14 +73,16 @@ async def _followed(
     desk: At,
     run_id: RunId,
     last_event_id: Annotated[
-        int | None,
+        str | None,
         Header(
-            alias="Last-Event-ID", description="Number of the last event seen; later ones follow.", ge=0, le=_LAST_SEQ
+            alias="Last-Event-ID",
+            description="Number of the last event seen; later ones follow.",
+            pattern=r"^[0-9]{1,15}$",
         ),
     ] = None,
     after: Annotated[int, Query(description="The same, where no header can be set.", ge=0, le=_LAST_SEQ)] = 0,
 ) -> AsyncGenerator[feeds.Batch, None]:
-    return await desk.runs.stream(run_id, after if last_event_id is None else last_event_id)
+    return await desk.runs.stream(run_id, after if last_event_id is None else int(last_event_id))
 
 
 @router.get(
@@ -96,20 +100,26 @@ async def follow_events(following: Annotated[AsyncGenerator[feeds.Batch, None], 
 
 
 @router.get(
-    "/{run_id}/logs", summary="List a run's logs", responses=declared(list[str], "run_not_found", meaning="Names.")
+    "/{run_id}/logs", summary="List a run's logs", responses=lists.whole(list[str], "run_not_found", meaning="Names.")
 )
-async def list_logs(desk: At, run_id: RunId) -> Response:
+async def list_logs(
+    desk: At, run_id: RunId, wait: lists.Wait = None, if_none_match: lists.IfNoneMatch = None
+) -> Response:
     """
     List the prompts, replies and outputs that were kept.
     """
-    return as_json(await desk.runs.logs(run_id))
+
+    async def read() -> lists.Page:
+        return await desk.runs.logs(run_id), {}
+
+    return await lists.answer(desk, if_none_match, wait, read)
 
 
 @router.get(
     "/{run_id}/logs/{name}",
     summary="Read a log",
-    responses=declared(None, "run_not_found", "log_not_found", meaning="The log.")
-    | {200: {"description": "The log.", "content": {"text/plain": {"schema": {"type": "string"}}}}},
+    response_class=PlainTextResponse,
+    responses=refusals.documented(("run_not_found", "log_not_found")) | {200: {"description": "The log."}},
 )
 async def show_log(
     desk: At,
@@ -121,6 +131,12 @@ async def show_log(
     """
     content = await desk.runs.log(run_id, name)
     return Response(content, headers={"X-Content-Type-Options": "nosniff"}, media_type="text/plain")
+
+
+def _etag(lines: Sequence[records.Record]) -> str:
+    # Each line carries the hash of the line before, so the last one stands for all.
+    ends = [lines[0].position, plain.plain(lines[-1].line)] if lines else []
+    return f'"{plain.sha256(plain.encode(ends))[:32]}"'
 
 
 async def _encoded(lines: Sequence[records.Record]) -> AsyncIterator[bytes]:

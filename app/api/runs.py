@@ -10,8 +10,8 @@ from fastapi import APIRouter, Body, Header, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import answers, bodies, polling, queries, refusals
-from app.api.answering import IdempotencyKey, as_json, declared, page
+from app.api import answers, bodies, lists, polling, queries, refusals
+from app.api.answering import IdempotencyKey, as_json, declared
 from app.api.desk import At
 from app.api.refusals import BODY
 from app.control import requests
@@ -65,15 +65,22 @@ async def start_run(
 @router.get(
     "",
     summary="List runs, newest first",
-    responses=page(list[answers.RunListed], meaning="A page of runs."),
+    responses=lists.page(list[answers.RunListed], meaning="A page of runs."),
 )
-async def list_runs(desk: At, request: Request, query: Annotated[queries.RunsQuery, Query()]) -> Response:
+async def list_runs(
+    desk: At, request: Request, query: Annotated[queries.RunsQuery, Query()], if_none_match: lists.IfNoneMatch = None
+) -> Response:
     """
-    List runs; filters are combined.
+    List runs with how far they have come; filters are combined.
     """
-    found, more = await desk.runs.page(query.query())
-    cursor = queries.runs_cursor(found[-1]) if more else None
-    return as_json([row.to_json() for row in found], headers=queries.next_link(request, cursor))
+    asked = query.query()
+
+    async def read() -> lists.Page:
+        found, more = await desk.runs.page(asked)
+        cursor = queries.runs_cursor(found[-1]) if more else None
+        return await desk.runs.rows(found), queries.next_link(request, cursor)
+
+    return await lists.answer(desk, if_none_match, query.wait, read)
 
 
 @router.get(

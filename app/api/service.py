@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
@@ -20,8 +20,10 @@ from app.api import (
     errors,
     gates,
     guards,
+    heads,
     health,
     issues,
+    known_fields,
     library,
     measuring,
     payloads,
@@ -31,8 +33,13 @@ from app.api import (
     safety,
     session_tasks,
     sessions,
+    ticket_routes,
+    tickets,
     ws,
 )
+
+EXPOSED_HEADERS = ("ETag", "Link", "Location", "Retry-After")
+"""Headers that pages of allowed origins can read."""
 
 
 def create(
@@ -42,6 +49,7 @@ def create(
     """
     Return the application; `lifespan` puts the desk at `app.state.desk`, and until then routes answer 503.
     """
+    issued = tickets.Tickets(clock.SystemClock(), clock.RandomIds())
     api = FastAPI(
         title="Control Room",
         version=program.__version__,
@@ -53,7 +61,7 @@ def create(
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
         lifespan=lifespan,
-        middleware=_middleware(server),
+        middleware=_middleware(server, issued),
     )
     for router in (
         runs.router,
@@ -64,24 +72,29 @@ def create(
         session_tasks.router,
         conferences.router,
         library.router,
+        ticket_routes.router,
         health.router,
-        ws.router,
     ):
-        api.include_router(router)
+        api.include_router(router, dependencies=[Depends(known_fields.check_parameters)])
+    api.include_router(ws.router)
+    api.state.tickets = issued
     errors.install(api)
     document.install(api)
     return api
 
 
-def _middleware(server: settings.ServerSettings) -> list[Middleware]:
+def _middleware(server: settings.ServerSettings, issued: tickets.Tickets) -> list[Middleware]:
     origins = list(server.allowed_origins)
-    shared = [Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"])]
+    shared = Middleware(
+        CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"], expose_headers=EXPOSED_HEADERS
+    )
     return [
         Middleware(measuring.Measuring, clock=clock.SystemClock()),
         Middleware(safety.Safety, ids=clock.RandomIds()),
         Middleware(guards.SiteGuard, server=server),
-        *(shared if origins else []),
-        Middleware(guards.TokenGuard, token=server.api_token),
+        *([shared] if origins else []),
+        Middleware(guards.TokenGuard, token=server.api_token, issued=issued),
         Middleware(payloads.Payloads, max_bytes=server.max_body_bytes),
+        Middleware(heads.Heads),
         Middleware(polling.Polls),
     ]

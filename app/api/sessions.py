@@ -10,8 +10,8 @@ from fastapi import APIRouter, Body, Header, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import bodies, plan_answers, plan_bodies, polling, queries, refusals
-from app.api.answering import IdempotencyKey, as_json, declared, page
+from app.api import bodies, lists, plan_answers, plan_bodies, polling, queries, refusals
+from app.api.answering import IdempotencyKey, as_json, declared
 from app.api.desk import At
 from app.api.refusals import BODY
 from app.engine import plans
@@ -98,15 +98,22 @@ async def create_plan(
 @router.get(
     "",
     summary="List plans, newest first",
-    responses=page(list[plan_answers.PlanListed], meaning="A page of plans."),
+    responses=lists.page(list[plan_answers.PlanListed], meaning="A page of plans."),
 )
-async def list_plans(desk: At, request: Request, query: Annotated[queries.PlansQuery, Query()]) -> Response:
+async def list_plans(
+    desk: At, request: Request, query: Annotated[queries.PlansQuery, Query()], if_none_match: lists.IfNoneMatch = None
+) -> Response:
     """
     List plans with the number of their tasks in each state.
     """
-    found, more = await desk.plans.page(query.query())
-    cursor = queries.plans_cursor(found[-1]) if more else None
-    return as_json([plan.to_json() for plan in found], headers=queries.next_link(request, cursor))
+    asked = query.query()
+
+    async def read() -> lists.Page:
+        found, more = await desk.plans.page(asked)
+        cursor = queries.plans_cursor(found[-1]) if more else None
+        return [plan.to_json() for plan in found], queries.next_link(request, cursor)
+
+    return await lists.answer(desk, if_none_match, query.wait, read)
 
 
 @router.get(

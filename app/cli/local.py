@@ -96,7 +96,7 @@ class FolderClient:
         """
         List runs.
         """
-        return [summary.to_json() for summary in await self._room.runs.list_runs(query)]
+        return await self._room.runs.rows(await self._room.runs.list_runs(query))
 
     async def steps(self, run_id: str) -> list[client.Answer]:
         """

@@ -28,4 +28,4 @@ def read(path: Path) -> requests.NewPlan:
     try:
         return plan_bodies.PlanBody.model_validate(json_text.read(content.decode())).plan(None)
     except pydantic.ValidationError as error:
-        raise http_errors.unfit(error.errors(include_url=False)) from error
+        raise http_errors.unfit(error.errors(include_url=False), plan_bodies.PlanBody) from error

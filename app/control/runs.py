@@ -5,7 +5,8 @@ Runs: everything that can be asked of them, whoever asks.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
 
 from app import clock, errors
 from app.control import faults, feeds, patience, reading
@@ -13,11 +14,14 @@ from app.control.beginnings import Beginnings
 from app.control.editions import Edition
 from app.control.following import Follower
 from app.control.joining import Joining
+from app.control.progress import Progress
 from app.control.reading import Reader, Ready
 from app.control.requests import ResumeRequest, Started, StartRequest
 from app.control.starting import Starter
 from app.control.waiting import Waiter
 from app.engine import events, plain, pool_port, ports, receipts, records, runs, states, stores, views
+
+T = TypeVar("T")
 
 
 class Runs:
@@ -43,6 +47,7 @@ class Runs:
         self._clock = clock
         self._beginnings = beginnings or Beginnings()
         self._reader = Reader(store=store, engine=engine, dialects=dialects, clock=clock)
+        self._progress = Progress(store, engine)
         self._follower = Follower(store=store, engine=engine, clock=clock)
         self._waiter = Waiter(reader=self._reader, follower=self._follower, engine=engine, clock=clock)
 
@@ -93,6 +98,12 @@ class Runs:
         """
         found = await self._store.list_runs(dataclasses.replace(query, limit=query.limit + 1))
         return found[: query.limit], len(found) > query.limit
+
+    async def rows(self, found: Sequence[stores.RunSummary]) -> list[dict[str, plain.Json]]:
+        """
+        Return runs as lists show them, with how far they have come.
+        """
+        return await self._progress.rows(found)
 
     async def ready(self, run_id: str) -> Ready:
         """
@@ -161,6 +172,12 @@ class Runs:
             errors.NotFound: there is no such run, or `slot_not_found`.
         """
         return await self._reader.slot(run_id, name)
+
+    async def look(self, found: T, look: Callable[[], Awaitable[T]], seconds: float, is_news: Callable[[T], bool]) -> T:
+        """
+        Wait until a list is news to its reader, or the time is over; see `Waiter.look`.
+        """
+        return await self._waiter.look(found, look, seconds, is_news)
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[events.Event, None]:
         """

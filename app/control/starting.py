@@ -21,6 +21,8 @@ from app.control.workspaces import Workspaces
 from app.dialects import registry
 from app.engine import library, plain, runs
 
+_RECIPES_NAMED = 20
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRules:
@@ -166,6 +168,17 @@ class Starter:
             raise errors.RequestInvalid(message, code="depth_exceeded", flaws=[flaw])
         return depth
 
+    def _unroutable(self, reason: str) -> errors.Unroutable:
+        usable = (entry.recipe for entry in self._catalogue.all() if entry.usable)
+        there = [recipe for recipe in usable if recipe is not None and recipe.task_patterns]
+        named = [f"{recipe.recipe_id} ({recipe.task_patterns[0]})" for recipe in there[:_RECIPES_NAMED]]
+        told = f" Descriptions can find: {'; '.join(named)}." if named else ""
+        recipes: plain.Json = [
+            {"recipe_id": recipe.recipe_id, "task_patterns": list(recipe.task_patterns)} for recipe in there
+        ]
+        message = f"{reason}{told} Or name the recipe in recipe_id."
+        return errors.Unroutable(message, detail={"reason": reason, "recipes": recipes})
+
     def _chosen(self, request: StartRequest) -> tuple[Edition, Mapping[str, plain.Json]]:
         if request.recipe is not None:
             return self._brought(request), {}
@@ -173,7 +186,7 @@ class Starter:
             return self._catalogue.get(request.recipe_id), {}
         routed = self._route(request.description or "")
         if not routed.routable or routed.recipe_id is None:
-            raise errors.Unroutable(routed.reason, detail={"reason": routed.reason})
+            raise self._unroutable(routed.reason)
         edition = self._catalogue.get(routed.recipe_id)
         known = arguments.declared(edition.recipe.args_schema)
         return edition, {name: value for name, value in routed.initial_args.items() if name in known}

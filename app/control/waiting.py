@@ -5,6 +5,8 @@ Waiting: polls that are answered when their run has something new to show.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from app import clock
 from app.control import patience
@@ -14,6 +16,11 @@ from app.engine import pool_port, views
 
 PAUSE_SECONDS = 0.1
 """Time that a waiting poll takes at least while its run goes on, so that many small changes are told as one."""
+
+LOOK_SECONDS = 0.5
+"""Time between two looks at a list that somebody waits for."""
+
+T = TypeVar("T")
 
 
 class Waiter:
@@ -53,6 +60,20 @@ class Waiter:
             if blind or answer.finished or answer.etag not in known or self._is_over(deadline):
                 return answer
             last = None
+
+    async def look(self, found: T, look: Callable[[], Awaitable[T]], seconds: float, is_news: Callable[[T], bool]) -> T:
+        """
+        Look again and again at what many runs change, until it is news, the time is over or the service stops.
+
+        Args:
+            found: What was seen last.
+        """
+        deadline = self._clock.monotonic() + seconds
+        while not (is_news(found) or self._is_over(deadline)):
+            pause = min(LOOK_SECONDS, deadline - self._clock.monotonic())
+            await patience.first(self._follower.until_released(), self._clock.sleep(pause))
+            found = await look()
+        return found
 
     def _seen(self, run_id: str, known: frozenset[str]) -> int | None:
         """

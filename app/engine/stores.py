@@ -199,6 +199,18 @@ class RunSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """
+    How far a run has come, as its manifest has it.
+    """
+
+    finished_steps: int
+    """Steps that are finished."""
+    total_steps: int | None
+    """Steps of the recipe; None where its flow can loop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunQuery:
     """
     Which runs a list shows, newest first.
@@ -292,6 +304,11 @@ class RunStore(Protocol):
     async def read_snapshots(self, run_id: str) -> dict[str, plain.Json]:
         """
         Return run.json and cache.json as they stand, without trust; unreadable ones are left out.
+        """
+
+    async def read_progress(self, run_ids: Sequence[str]) -> dict[str, Progress]:
+        """
+        Return how far runs have come by their run.json, without trust; those that cannot be read are left out.
         """
 
     async def summary(self, run_id: str) -> RunSummary:

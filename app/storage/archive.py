@@ -7,11 +7,11 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from app import errors
-from app.engine import events, plain, receipts, records, states
+from app.engine import events, plain, receipts, records, states, stores
 from app.storage import authority, blobs, disk, events_file, layout
 from app.storage import receipts as receipt_files
 from app.storage.folder_log import FolderLog
@@ -114,6 +114,18 @@ class Archive:
 
         return await self._means.workers.run(read)
 
+    async def progress(self, run_ids: Sequence[str]) -> dict[str, stores.Progress]:
+        """
+        Return how far runs have come by their run.json, as far as that can be read.
+        """
+
+        def read() -> dict[str, stores.Progress]:
+            paths = ((run_id, f"{layout.run_folder(run_id)}/{layout.MANIFEST}") for run_id in run_ids)
+            found = ((run_id, _progress(_json(self._means.disk, path))) for run_id, path in paths)
+            return {run_id: progress for run_id, progress in found if progress is not None}
+
+        return await self._means.workers.run(read) if run_ids else {}
+
     async def receipt(self, receipt_id: str) -> dict[str, plain.Json]:
         """
         Return a receipt, one that an open run has queued included.
@@ -208,3 +220,12 @@ def _json(files: disk.Disk, path: str) -> Any | None:
 def _lost(place: ReceiptPlace) -> dict[str, Any]:
     # Neither its line nor its journal can be read; that it was there is all that is known.
     return {"receipt_id": place.receipt_id, "session_id": place.session_id, "run_id": place.run_id}
+
+
+def _progress(manifest: Any) -> stores.Progress | None:
+    if not isinstance(manifest, dict):
+        return None
+    finished, total = manifest.get("current_step_index"), manifest.get("total_steps")
+    if type(finished) is not int or not (total is None or type(total) is int):
+        return None
+    return stores.Progress(finished_steps=finished, total_steps=total)

@@ -8,6 +8,7 @@ import abc
 import asyncio
 import logging
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -197,6 +198,12 @@ class DiskStore(abc.ABC):
         return await self._parts.archive.snapshots(run_id)
 
     # -- rows
+
+    async def read_progress(self, run_ids: Sequence[str]) -> dict[str, stores.Progress]:
+        """
+        Return how far runs have come.
+        """
+        return await self._parts.archive.progress(run_ids)
 
     async def summary(self, run_id: str) -> stores.RunSummary:
         """

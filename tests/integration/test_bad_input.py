@@ -132,12 +132,12 @@ async def test_another_media_type_is_refused(service: served.Served, content_typ
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
-        ("PUT", "/api/runs", {"GET", "POST"}),
-        ("DELETE", "/api/runs", {"GET", "POST"}),
-        ("PATCH", "/api/runs/x", {"GET", "DELETE"}),
+        ("PUT", "/api/runs", {"GET", "HEAD", "POST"}),
+        ("DELETE", "/api/runs", {"GET", "HEAD", "POST"}),
+        ("PATCH", "/api/runs/x", {"GET", "HEAD", "DELETE"}),
         ("GET", "/api/runs/x/cancel", {"POST"}),
-        ("POST", "/api/recipes", {"GET"}),
-        ("POST", "/healthz", {"GET"}),
+        ("POST", "/api/recipes", {"GET", "HEAD"}),
+        ("POST", "/healthz", {"GET", "HEAD"}),
     ],
 )
 async def test_another_method_is_not_allowed(service: served.Served, method: str, path: str, allowed: set[str]) -> None:
@@ -193,6 +193,7 @@ async def test_an_allowed_page_may_call(project: projects.Project) -> None:
     assert preflight.status_code == 200
     assert preflight.headers["access-control-allow-origin"] in (page, "*")
     assert answer.headers["access-control-allow-origin"] in (page, "*")
+    assert answer.headers["access-control-expose-headers"] == "ETag, Link, Location, Retry-After"
 
 
 async def test_a_failure_of_the_service_is_told_under_an_id(
@@ -264,3 +265,30 @@ async def test_files_beside_the_runs_do_no_harm(project: projects.Project, tmp_p
     assert shown.status_code in (200, 404)
     assert ended["status"] == "done"
     assert json.dumps(listed.json())
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "flaw", "message"),
+    [
+        ("POST", "/api/runs", {"recipe": "quick"}, "$.recipe", "not the name of one; did you mean recipe_id?"),
+        ("POST", "/api/runs", {"recipeId": "quick"}, "$.recipeId", "is not known; did you mean recipe_id?"),
+        ("POST", "/api/runs/x/resume", {"form": "draft"}, "$.form", "is not known; did you mean from?"),
+        ("POST", "/api/runs/x/pause", {"now": True}, "$.now", "is not known; there are none"),
+        ("POST", "/api/sessions", {"tasks": [{"text": "x"}]}, "$.tasks[0].text", "there are args, deps, description,"),
+        ("PATCH", "/api/issues/x", {"state": "closed"}, "$.state", "is not known; did you mean status?"),
+        ("GET", "/api/runs?state=done", None, "query.state", "is not known; did you mean status?"),
+        ("GET", "/api/runs/x?wiat=1", None, "query.wiat", "is not known; did you mean wait?"),
+        ("GET", "/api/tools?limit=1", None, "query.limit", "is not known; there are none"),
+        ("DELETE", "/api/runs/x?force=1", None, "query.force", "is not known; there are none"),
+        ("GET", "/healthz?a=1&b=2", None, "query.a", "is not known; there are none"),
+    ],
+)
+async def test_an_unknown_name_is_answered_with_those_there_are(
+    service: served.Served, method: str, path: str, body: Any, flaw: str, message: str
+) -> None:
+    """What an address does not know, in its body or query, is refused with the nearest of its own names, or all."""
+    answer = await service.http.request(method, path, json=body)
+    flaws = {found["path"]: found["message"] for found in told(answer)["flaws"]}
+
+    assert (answer.status_code, answer.json()["code"]) == (400, "request_invalid")
+    assert message in flaws[flaw]

@@ -79,6 +79,7 @@ def test_every_address_of_the_contract_is_documented() -> None:
         "GET /api/agents",
         "GET /api/audit/receipts",
         "GET /api/audit/receipts/{receipt_id}",
+        "POST /api/tickets",
         "GET /healthz",
         "GET /readyz",
         "GET /metrics",

@@ -98,6 +98,8 @@ async def test_an_unroutable_description_is_refused(service: served.Served) -> N
 
     assert answer.status_code == 422
     assert answer.json()["code"] == "unroutable"
+    assert "draft (sketch scene)" in answer.json()["detail"]
+    assert {"recipe_id": "quick", "task_patterns": ["look around"]} in answer.json()["facts"]["recipes"]
     assert answer.json()["facts"]["reason"]
 
 

@@ -9,8 +9,8 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp
 
-from app import settings
-from app.api import guards
+from app import clock, settings
+from app.api import guards, tickets
 
 APP: ASGIApp = PlainTextResponse("served")
 
@@ -96,7 +96,9 @@ async def test_a_foreign_origin_is_refused(origin: str, status: int) -> None:
 )
 async def test_a_token_is_asked_for(header: str, status: int) -> None:
     """With a token in the settings, every request must carry it."""
-    async with client(guards.TokenGuard(APP, "the-right-token-1")) as http:
+    async with client(
+        guards.TokenGuard(APP, "the-right-token-1", tickets.Tickets(clock.FakeClock(), clock.RandomIds()))
+    ) as http:
         answer = await http.get("/", headers=[(b"Authorization", header.encode())])
 
     assert answer.status_code == status
@@ -105,7 +107,9 @@ async def test_a_token_is_asked_for(header: str, status: int) -> None:
 
 async def test_health_needs_no_token() -> None:
     """Whoever watches the service needs no token to see that it lives."""
-    async with client(guards.TokenGuard(APP, "the-right-token-1")) as http:
+    async with client(
+        guards.TokenGuard(APP, "the-right-token-1", tickets.Tickets(clock.FakeClock(), clock.RandomIds()))
+    ) as http:
         statuses = [(await http.get(path)).status_code for path in ("/healthz", "/readyz", "/metrics", "/healthz/x")]
 
     assert statuses == [200, 200, 401, 401]
@@ -113,7 +117,7 @@ async def test_health_needs_no_token() -> None:
 
 async def test_without_a_token_nothing_is_asked() -> None:
     """A service on loopback without a token answers everybody there."""
-    async with client(guards.TokenGuard(APP, None)) as http:
+    async with client(guards.TokenGuard(APP, None, tickets.Tickets(clock.FakeClock(), clock.RandomIds()))) as http:
         answer = await http.get("/")
 
     assert answer.status_code == 200

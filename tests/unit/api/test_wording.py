@@ -37,7 +37,7 @@ def refusal(model: type[BaseModel], value: Any) -> errors.RequestInvalid | None:
     try:
         model.model_validate(value)
     except pydantic.ValidationError as error:
-        return http_errors.unfit(error.errors(include_url=False))
+        return http_errors.unfit(error.errors(include_url=False), model)
     return None
 
 

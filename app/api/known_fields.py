@@ -1,0 +1,111 @@
+"""
+Known fields: what a request may say at each address, for refusals of what it may not, with the nearest name.
+"""
+
+from __future__ import annotations
+
+import difflib
+import typing
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+from starlette.requests import Request
+
+from app import errors
+
+_SHOWN_CHARACTERS = 80
+_MOST_SHOWN = 30
+_MOST_FLAWS = 200
+
+_parameters: dict[Any, frozenset[str]] = {}
+
+
+async def check_parameters(request: Request) -> None:
+    """
+    Refuse query parameters that the address does not have.
+
+    Raises:
+        errors.RequestInvalid: with each of them, and the nearest that there is.
+    """
+    if not request.scope["query_string"]:
+        return
+    known = _parameters_of(request.scope["route"])
+    unknown = [name for name in dict.fromkeys(request.query_params.keys()) if name not in known]
+    if unknown:
+        flaws = [
+            errors.Flaw(path=f"query.{name}"[:200], code="unknown_field", message=told(name, known))
+            for name in unknown[:_MOST_FLAWS]
+        ]
+        raise errors.RequestInvalid(f"{flaws[0].path}: {flaws[0].message}", flaws=flaws)
+
+
+def told(name: str, known: Iterable[str]) -> str:
+    """
+    Return what is wrong with a field that is not known: the nearest name, or all that there are.
+    """
+    names = sorted(known)
+    plain_name = _plain(name[:_SHOWN_CHARACTERS])
+    begun = [one for one in names if plain_name and _plain(one).startswith(plain_name)]
+    near = difflib.get_close_matches(name[:_SHOWN_CHARACTERS], names, 1)
+    if begun or near:
+        return f"is not known; did you mean {(begun or near)[0]}?"
+    more = ", …" if len(names) > _MOST_SHOWN else ""
+    return (
+        f"is not known; there are {', '.join(names[:_MOST_SHOWN])}{more}" if names else "is not known; there are none"
+    )
+
+
+def fields_at(route: Any, loc: Sequence[str | int]) -> frozenset[str]:
+    """
+    Return the fields that a place of a request may have: of the query, or of an object in the body.
+
+    Args:
+        loc: Place as pydantic tells it, `("body", "tasks", 0, "descripton")`.
+    """
+    if not loc or loc[0] != "body":
+        return _parameters_of(route)
+    field = getattr(route, "body_field", None)
+    return fields_in(field.field_info.annotation if field is not None else None, loc[1:])
+
+
+def fields_in(shape: Any, loc: Sequence[str | int]) -> frozenset[str]:
+    """
+    Return the fields of the object in which the last part of a place stands, as its shape declares them.
+    """
+    models = list(_models(shape))
+    for part in loc[:-1]:
+        inner = [field for model in models for field in _fields(model, part)] if isinstance(part, str) else []
+        models = [found for field in inner for found in _models(field)] or models
+    return frozenset(info.alias or name for model in models for name, info in model.model_fields.items())
+
+
+def _fields(model: type[BaseModel], name: str) -> list[Any]:
+    return [info.annotation for known, info in model.model_fields.items() if name in (known, info.alias)]
+
+
+def _models(shape: Any) -> Iterable[type[BaseModel]]:
+    if isinstance(shape, type) and issubclass(shape, BaseModel):
+        yield shape
+    for inner in typing.get_args(shape):
+        yield from _models(inner)
+
+
+def _parameters_of(route: Any) -> frozenset[str]:
+    known = _parameters.get(route.endpoint)
+    if known is None:
+        known = frozenset(_query(route.dependant))
+        _parameters[route.endpoint] = known
+    return known
+
+
+def _query(dependant: Any) -> Iterator[str]:
+    for field in dependant.query_params:
+        models = list(_models(field.field_info.annotation))
+        yield from (name for model in models for name in model.model_fields) if models else (field.alias,)
+    for inner in dependant.dependencies:
+        yield from _query(inner)
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").replace("-", "").casefold()

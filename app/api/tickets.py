@@ -1,0 +1,78 @@
+"""
+Tickets: how a stream is opened where no header can be sent, as by a browser's EventSource and WebSocket.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import OrderedDict
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.types import Scope
+
+from app import clock
+from app.engine import plain
+
+LIFE_SECONDS = 60
+"""How long a ticket counts."""
+
+MOST_TICKETS = 10_000
+"""Tickets that are kept; the oldest goes first."""
+
+PARAMETER = "ticket"
+"""Query parameter that carries a ticket."""
+
+
+class Tickets:
+    """
+    Issue tickets, and let each be used once.
+    """
+
+    def __init__(self, clock: clock.Clock, ids: clock.Ids) -> None:
+        self._clock = clock
+        self._ids = ids
+        # Hashes only: what is compared here could be timed.
+        self._expiring: OrderedDict[str, float] = OrderedDict()
+
+    def issue(self) -> tuple[str, dt.datetime]:
+        """
+        Return a new ticket, and when it expires.
+        """
+        ticket = self._ids.token(self._ids.token("tkt_"))
+        self._expiring[_hash(ticket)] = self._clock.monotonic() + LIFE_SECONDS
+        while len(self._expiring) > MOST_TICKETS:
+            self._expiring.popitem(last=False)
+        return ticket, self._clock.now() + dt.timedelta(seconds=LIFE_SECONDS)
+
+    def use(self, ticket: str) -> bool:
+        """
+        Tell whether a ticket counts; it does not again.
+        """
+        expires = self._expiring.pop(_hash(ticket), None)
+        return expires is not None and self._clock.monotonic() < expires
+
+
+def is_stream(scope: Scope) -> bool:
+    """
+    Tell whether a request opens a stream, so that a ticket may stand for the token.
+    """
+    if scope["type"] != "http":
+        return bool(scope["type"] == "websocket")
+    path: str = scope["path"]
+    return scope["method"] == "GET" and path.startswith("/api/runs/") and path.endswith("/events")
+
+
+def taken_out(scope: Scope) -> tuple[Scope, str | None]:
+    """
+    Return a request without its ticket, and the ticket; routes know nothing of tickets.
+    """
+    given = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True, max_num_fields=None)
+    tickets = [value for name, value in given if name == PARAMETER]
+    if not tickets:
+        return scope, None
+    others = urlencode([pair for pair in given if pair[0] != PARAMETER])
+    return {**scope, "query_string": others.encode("ascii")}, tickets[-1]
+
+
+def _hash(ticket: str) -> str:
+    return plain.sha256(ticket.encode("utf-8", "replace"))
