@@ -36,12 +36,12 @@ async def list_gates(
     """
     asked = query.query()
 
-    async def read() -> lists.Page:
+    async def _read() -> lists.Page:
         found, more = await desk.gates.page(asked)
         cursor = queries.gates_cursor(found[-1].gate) if more else None
         return [gate.to_json() for gate in found], queries.next_link(request, cursor)
 
-    return await lists.answer(desk, if_none_match, query.wait, read)
+    return await lists.answer(desk, if_none_match, query.wait, _read)
 
 
 @router.get(

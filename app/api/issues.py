@@ -54,12 +54,12 @@ async def list_issues(
     """
     asked = query.query()
 
-    async def read() -> lists.Page:
+    async def _read() -> lists.Page:
         found, more = await desk.issues.page(asked)
         cursor = queries.issues_cursor(found[-1]) if more else None
         return [issue.to_json() for issue in found], queries.next_link(request, cursor)
 
-    return await lists.answer(desk, if_none_match, query.wait, read)
+    return await lists.answer(desk, if_none_match, query.wait, _read)
 
 
 @router.post("", status_code=201, summary="Write an issue down", responses=_WRITTEN)

@@ -26,11 +26,11 @@ async def list_recipes(desk: At, wait: lists.Wait = None, if_none_match: lists.I
     List every recipe, broken ones with their flaws.
     """
 
-    async def read() -> lists.Page:
+    async def _read() -> lists.Page:
         await desk.catalogue.settle()
         return [entry.to_json() for entry in desk.catalogue.all()], {}
 
-    return await lists.answer(desk, if_none_match, wait, read)
+    return await lists.answer(desk, if_none_match, wait, _read)
 
 
 @router.post(
@@ -80,10 +80,10 @@ async def list_tools(desk: At, if_none_match: lists.IfNoneMatch = None) -> Respo
     List the tools that recipes can name, with the JSON Schema of their arguments.
     """
 
-    async def read() -> lists.Page:
+    async def _read() -> lists.Page:
         return desk.inventory.tools(), {}
 
-    return await lists.answer(desk, if_none_match, None, read)
+    return await lists.answer(desk, if_none_match, None, _read)
 
 
 @router.get("/agents", tags=["library"], summary="List agents", responses=lists.whole(list[answers.AgentListed]))
@@ -92,10 +92,10 @@ async def list_agents(desk: At, wait: lists.Wait = None, if_none_match: lists.If
     List the agents, and which run each of them speaks in.
     """
 
-    async def read() -> lists.Page:
+    async def _read() -> lists.Page:
         return await desk.inventory.agents(), {}
 
-    return await lists.answer(desk, if_none_match, wait, read)
+    return await lists.answer(desk, if_none_match, wait, _read)
 
 
 @router.get(
@@ -118,12 +118,12 @@ async def list_receipts(
     """
     asked = query.query()
 
-    async def read() -> lists.Page:
+    async def _read() -> lists.Page:
         found, more = await desk.runs.receipts(asked)
         cursor = queries.receipts_cursor(found[-1]) if more else None
         return [dict(receipt.facts) for receipt in found], queries.next_link(request, cursor)
 
-    return await lists.answer(desk, if_none_match, query.wait, read)
+    return await lists.answer(desk, if_none_match, query.wait, _read)
 
 
 @router.get(

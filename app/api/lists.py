@@ -60,15 +60,15 @@ async def answer(
     """
     known = polling.entity_tags(if_none_match)
 
-    async def look() -> tuple[bytes, Mapping[str, str], str]:
+    async def _look() -> tuple[bytes, Mapping[str, str], str]:
         rows, headers = await read()
         body = plain.encode(rows)
         return body, headers, f'"{plain.sha256(body + headers.get("Link", "").encode())[:32]}"'
 
-    found = await look()
+    found = await _look()
     if wait:
         old = known or {found[2]}
-        found = await desk.runs.look(found, look, wait, lambda seen: seen[2] not in old and "*" not in old)
+        found = await desk.runs.look(found, _look, wait, lambda seen: seen[2] not in old and "*" not in old)
     body, headers, etag = found
     told = {**headers, "ETag": etag, "Cache-Control": "no-cache"}
     if etag in known or "*" in known:

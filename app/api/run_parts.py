@@ -109,10 +109,10 @@ async def list_logs(
     List the prompts, replies and outputs that were kept.
     """
 
-    async def read() -> lists.Page:
+    async def _read() -> lists.Page:
         return await desk.runs.logs(run_id), {}
 
-    return await lists.answer(desk, if_none_match, wait, read)
+    return await lists.answer(desk, if_none_match, wait, _read)
 
 
 @router.get(

@@ -75,12 +75,12 @@ async def list_runs(
     """
     asked = query.query()
 
-    async def read() -> lists.Page:
+    async def _read() -> lists.Page:
         found, more = await desk.runs.page(asked)
         cursor = queries.runs_cursor(found[-1]) if more else None
         return await desk.runs.rows(found), queries.next_link(request, cursor)
 
-    return await lists.answer(desk, if_none_match, query.wait, read)
+    return await lists.answer(desk, if_none_match, query.wait, _read)
 
 
 @router.get(

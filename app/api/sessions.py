@@ -108,12 +108,12 @@ async def list_plans(
     """
     asked = query.query()
 
-    async def read() -> lists.Page:
+    async def _read() -> lists.Page:
         found, more = await desk.plans.page(asked)
         cursor = queries.plans_cursor(found[-1]) if more else None
         return [plan.to_json() for plan in found], queries.next_link(request, cursor)
 
-    return await lists.answer(desk, if_none_match, query.wait, read)
+    return await lists.answer(desk, if_none_match, query.wait, _read)
 
 
 @router.get(
