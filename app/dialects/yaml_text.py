@@ -113,7 +113,14 @@ def read(source: str | bytes) -> Document:
 
 def valid(source: str, flaws: Callable[[plain.Json], Iterable[errors.Flaw]], what: str) -> plain.Json:
     """
-    Return the value that a text holds, if nothing is wrong with it.
+    Return the value that a text holds, if nothing is wrong with it; the rest is as for `sound`.
+    """
+    return sound(source, flaws, what).value
+
+
+def sound(source: str, flaws: Callable[[plain.Json], Iterable[errors.Flaw]], what: str) -> Document:
+    """
+    Return the document that a text holds, if nothing is wrong with it.
 
     Args:
         flaws: Returns what is wrong with the value.
@@ -132,7 +139,7 @@ def valid(source: str, flaws: Callable[[plain.Json], Iterable[errors.Flaw]], wha
         first = found[0]
         message = f"{what} is not valid: {first.path} {first.message} (line {first.line})"
         raise errors.RecipeInvalid(message, flaws=found)
-    return document.value
+    return document
 
 
 def _text(source: str | bytes) -> str:

@@ -4,7 +4,7 @@ What a recipe may refer to: tools, agents and prompt templates, as values.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -155,5 +155,7 @@ class Recipe:
     """Other recipes that a run of it may go on to."""
     holds_workspace: bool = False
     """Whether its runs hold their workspace alone unless they are told to share it."""
+    line_of: Callable[[str], int | None] = field(default=lambda _: None, compare=False, repr=False)
+    """Returns the line of a JSON path in its text; None where the language has no lines."""
     speaks_through: str | None = None
     """Argument that names the backend of its runs; None where it does not choose one by an argument."""

@@ -313,10 +313,10 @@ NOT_BUNDLED = [
 @pytest.mark.parametrize("name", NOT_BUNDLED)
 async def test_journals_are_those_of_todays_driver(name, tmp_path):
     """
-    What is recorded anew is what is kept, as long as the recipes are the same.
+    What is recorded anew is what is kept, by the version that began it, as long as the recipes are the same.
     """
     kept = golden.load(name)
     made = await golden.record(name, tmp_path / "project")
 
     assert [_without_times(line) for line in made["steps"]] == [_without_times(line) for line in kept.lines]
-    assert made["start"]["driver_version"] == kept.start.driver_version == DRIVERS[kept.start.dialect].driver_version
+    assert made["start"]["driver_version"] == kept.start.driver_version <= DRIVERS[kept.start.dialect].driver_version

@@ -4,11 +4,9 @@ The dialect amplifier: prompts to agents in order, with conditions, loops and ap
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from app import errors
-from app.dialects.amplifier import agents, driver, graphs, parse, schema, walk
-from app.engine import json_schemas, json_text, library, plain, ports, runs
+from app.dialects.amplifier import agents, checks, driver, graphs, parse, schema, walk
+from app.engine import library, plain, ports, runs
 
 
 class Amplifier:
@@ -17,7 +15,7 @@ class Amplifier:
     """
 
     name: str = parse.DIALECT
-    driver_version: int = 1
+    driver_version: int = 2
     file_suffixes: tuple[str, ...] = (".yaml", ".yml")
 
     def parse(self, source: str, stem: str) -> library.Recipe:
@@ -30,7 +28,7 @@ class Amplifier:
         """
         Return every agent that there is not, and every recipe that cannot be run as the recipe runs it.
         """
-        return [*_agent_flaws(recipe, library), *_recipe_flaws(recipe, library)]
+        return checks.flaws(recipe, library)
 
     def flaws(self, source: str, stem: str, library: library.Library) -> list[errors.Flaw]:
         """
@@ -45,7 +43,8 @@ class Amplifier:
         """
         Return the agents that the recipe names, by the names that it gives them.
         """
-        found = {name: agents.find(name, library.agents) for name, _ in _named_agents(recipe)}
+        names = [step["agent"] for _, step in walk.placed(recipe.document) if "agent" in step]
+        found = {name: agents.find(name, library.agents) for name in names}
         return {"agents": {name: agent.to_json() for name, agent in found.items() if agent is not None}}
 
     def graph(self, recipe: library.Recipe) -> dict[str, plain.Json]:
@@ -65,36 +64,3 @@ class Amplifier:
         Execute the recipe.
         """
         return await driver.drive(ctx)
-
-
-def _named_agents(recipe: library.Recipe) -> Iterator[tuple[str, json_text.Parts]]:
-    return ((step["agent"], place) for place, step in walk.placed(recipe.document) if "agent" in step)
-
-
-def _agent_flaws(recipe: library.Recipe, registry: library.Library) -> Iterator[errors.Flaw]:
-    for name, place in _named_agents(recipe):
-        if agents.find(name, registry.agents) is None:
-            known = {called for agent in registry.agents for called in (agent.id, agent.archetype)}
-            message = f"there is no agent {name!r:.80}{json_schemas.nearest(name.rsplit(':', 1)[-1], known)}"
-            yield json_schemas.flaw((*place, "agent"), "unknown_agent", message)
-
-
-def _recipe_flaws(recipe: library.Recipe, registry: library.Library) -> Iterator[errors.Flaw]:
-    for place, step in walk.placed(recipe.document):
-        name = step.get("recipe")
-        if name is None:
-            continue
-        target = recipe if name == recipe.recipe_id else registry.recipes.get(name)
-        if target is None:
-            near = json_schemas.nearest(name, registry.recipes)
-            yield json_schemas.flaw((*place, "recipe"), "unknown_recipe", f"there is no recipe {name!r:.80}{near}")
-            continue
-        given, schema_ = step.get("context", {}), target.args_schema
-        known = schema_.get("properties") or {}
-        for missing in (arg for arg in schema_.get("required") or () if arg not in given):
-            message = f"{name} needs the argument {missing}"
-            yield json_schemas.flaw((*place, "context", missing), "missing_arg", message)
-        if schema_.get("additionalProperties", False) is False:
-            for arg in (arg for arg in given if arg not in known):
-                message = f"{name} has no argument {arg!r:.80}{json_schemas.nearest(arg, known)}"
-                yield json_schemas.flaw((*place, "context", arg), "undeclared_arg", message)

@@ -144,7 +144,9 @@ class Asker:
         return templates.Kept(text=value, blob=record.blob) if record.blob and isinstance(value, str) else value
 
     async def _run_command(self, step: _Object, frame: Frame) -> templates.Value:
-        record = await self._ctx.perform(frame.key, calls.command(step, frame.scope), self._place(step))
+        record = await self._ctx.perform(
+            frame.key, calls.command(step, frame.scope, self._ctx.run.driver_version), self._place(step)
+        )
         if not record.done:
             raise failures.StepFailed.of(record)
         output = await self._content(record)

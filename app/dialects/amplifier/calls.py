@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from app.dialects.amplifier import agents, fields, replies, templates
+from app.dialects.amplifier import agents, commands, fields, replies, templates
 from app.engine import operations, plain
 
 FINAL_OUTPUT = "final_output"
@@ -18,7 +18,6 @@ COMMAND_TRANSIENT = ("exit_code", "timeout")
 
 _OUTPUT_BYTES = 16 * 1024 * 1024
 _ANY_EXIT_CODE = tuple(range(256))
-_VALUE_NAME = "RECIPE_VALUE_{}"
 
 _Object: TypeAlias = Mapping[str, plain.Json]
 
@@ -54,20 +53,21 @@ def agent_calls(step: _Object, recipe: _Object, agent: _Object, scope: templates
     ]
 
 
-def command(step: _Object, scope: templates.Scope) -> operations.Command:
+def command(step: _Object, scope: templates.Scope, version: int) -> operations.Command:
     """
     Return the command of a step; values reach bash as variables of its environment, so that none is read as code.
+
+    Args:
+        version: Version of the driver that began the run.
 
     Raises:
         templates.Undefined: it names what does not exist.
     """
-    names = dict.fromkeys(templates.names(step["command"]))
-    called = {name: _VALUE_NAME.format(number) for number, name in enumerate(names, start=1)}
-    values = {called[name]: templates.written(scope.find(name)) for name in names}
+    filled = commands.filled_as_first(step["command"]) if version == 1 else commands.filled(step["command"])
+    values = {variable: templates.written(scope.find(name)) for name, variable in filled.names.items()}
     own = {name: templates.text(text, scope) for name, text in step.get("env", {}).items()}
-    text = templates.replaced(step["command"], {name: f"${{{variable}}}" for name, variable in called.items()})
     return operations.Command(
-        argv=("bash", "-c", text),
+        argv=("bash", "-c", filled.text),
         cwd=templates.text(step.get("cwd", "."), scope),
         env={**own, **values},
         timeout_seconds=step.get("timeout", fields.DEFAULT_TIMEOUT),

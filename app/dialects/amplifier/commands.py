@@ -1,46 +1,180 @@
 """
-Commands: where in a text that bash reads a variable stands for nothing, or is evaluated.
+Commands: a text for Bash with its variables filled in, so that each value reaches the command as the text that it is.
+
+No value becomes a part of the text. Values are in the environment, and the text names them there: in double quotes
+where it stood without, and with single quotes left and entered again. A here-document that is quoted becomes one in
+which nothing but the variables is expanded.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 
-from app.dialects.amplifier import templates
+from app.dialects.amplifier import evaluation, templates
+from app.dialects.amplifier.shell import HereDocument, Shell
 
-_QUOTED = re.compile(r"'[^'\n]*'|\"(?:[^\"\\\n]|\\.)*\"|\\.")
-_LINE = re.compile(r"(?:^|[;&|({`\n]|\b(?:then|do|else|time)\b)[ \t]*(?:let|eval)[ \t][^\n]*")
-_ORDER = re.compile(r"\s-(?:eq|ne|lt|le|gt|ge)\s")
+MOST_CHARACTERS, MOST_VARIABLES = 32_768, 500
+"""Most of a command that has variables, so that it is read in less than a second."""
+
+_VALUE_NAME = "RECIPE_VALUE_{}"
+_PLAIN, _SINGLE, _ANSI, _WITHIN = '"${{{}}}"', "'\"${{{}}}\"'", "'\"${{{}}}\"$'", "${{{}}}"
+_DELIMITER = re.compile(r"[A-Za-z0-9_]+")
+_EXPANDED = re.compile(r"[\\$`]")
+_LEAVES = ("word", "extglob_pattern", "string_content", "string", "raw_string", "ansi_c_string")
+_IN_TEXT = ("heredoc_body", "heredoc_content")
 
 
-def problems(command: str) -> Iterator[tuple[str, str]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
     """
-    Return code and message of each place where a variable does not reach the command as the text that it is.
+    A variable that cannot be filled in where it stands.
     """
-    for found in _QUOTED.finditer(command):
-        if found[0].startswith("'") and any(templates.names(found[0])):
-            message = f"{found[0]:.80} is quoted so that the shell puts nothing in; use double quotes"
-            yield "quoted_variable", message
-    for text in _evaluated(command):
-        if any(templates.names(text)):
-            message = (
-                f"{text:.80} is evaluated by bash, with what the value may hide; compare in a condition or with [ ]"
-            )
-            yield "evaluated_variable", message
+
+    code: str
+    """Stable name of why."""
+    message: str
+    """Which variable, where, why, and what to write instead."""
 
 
-def _evaluated(command: str) -> Iterator[str]:
-    yield from _between(command, "((", "))")
-    yield from (text for text in _between(command, "[[", "]]") if _ORDER.search(text))
-    yield from (found[0] for found in _LINE.finditer(command))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filled:
+    """
+    A command that names its values in the environment.
+    """
+
+    text: str
+    """What Bash executes."""
+    names: Mapping[str, str]
+    """Variables of the environment, by the names in the recipe that they stand for."""
 
 
-def _between(command: str, opening: str, closing: str) -> Iterator[str]:
-    begin = command.find(opening)
-    while begin >= 0:
-        end = command.find(closing, begin + len(opening))
-        if end < 0:
-            return
-        yield command[begin : end + len(closing)]
-        begin = command.find(opening, end + len(closing))
+def problems(command: str) -> tuple[Problem, ...]:
+    """
+    Return each place where a variable would not reach the command as the text that it is.
+    """
+    return _read(command).problems
+
+
+def filled(command: str) -> Filled:
+    """
+    Return a command that takes its values from the environment.
+    """
+    return _read(command).filled
+
+
+def filled_as_first(command: str) -> Filled:
+    """
+    Return a command as the first version of the driver made it: each variable as it is, whatever is around it.
+    """
+    names = {
+        name: _VALUE_NAME.format(number) for number, name in enumerate(dict.fromkeys(templates.names(command)), start=1)
+    }
+    text = templates.replaced(command, {name: _WITHIN.format(variable) for name, variable in names.items()})
+    return Filled(text=text, names=names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading:
+    filled: Filled
+    problems: tuple[Problem, ...]
+
+
+@lru_cache(maxsize=128)
+def _read(command: str) -> _Reading:
+    text, spots = _spotted(command)
+    if not spots:
+        return _Reading(filled=Filled(text=text, names={}), problems=())
+    if len(text) > MOST_CHARACTERS or len(spots) > MOST_VARIABLES:
+        most = f"{MOST_CHARACTERS} characters and {MOST_VARIABLES} variables"
+        message = f"has more than {most}, which is the most in a command that has any; split the step, or use a file"
+        return _Reading(filled=Filled(text=text, names={}), problems=(Problem(code="too_large", message=message),))
+    shell = Shell(text, [spot for _, spot in spots])
+    names, edits, found = dict[str, str](), list[tuple[int, int, str]](), list[Problem]()
+    for name, (start, end) in spots:
+        try:
+            form = _form(shell, start, end)
+        except evaluation.Unsafe as error:
+            reason = str(error).replace("{{name}}", f"{{{{{name:.80}}}}}")
+            message = f"{{{{{name:.80}}}}} in line {shell.line(start)} of the command {reason}"
+            found.append(Problem(code=error.code, message=message))
+            continue
+        if form is not None:
+            variable = names.setdefault(name, _VALUE_NAME.format(len(names) + 1))
+            edits.append((start, end, form.format(variable)))
+    for document in shell.documents:
+        edits += _expanding(document, text, [spot for _, spot in spots])
+    return _Reading(filled=Filled(text=_edited(text, edits), names=names), problems=tuple(found))
+
+
+def _spotted(command: str) -> tuple[str, list[tuple[str, tuple[int, int]]]]:
+    """
+    Return the text of a command with escaped braces as braces, and where its variables are.
+    """
+    text, spots = "", list[tuple[str, tuple[int, int]]]()
+    for piece, name in templates.split(command):
+        if name is not None:
+            spots.append((name, (len(text), len(text) + len(piece))))
+        text += piece
+    return text, spots
+
+
+def _form(shell: Shell, start: int, end: int) -> str | None:
+    """
+    Return what takes the place of a variable; None: nothing, in a comment.
+    """
+    if start >= shell.trusted:
+        line = shell.line(shell.trusted)
+        message = (
+            f'follows something in line {line} that cannot be read with certainty; put it into env and write "$NAME"'
+        )
+        raise evaluation.Unsafe(message)
+    node = shell.at(start, end)
+    if node is None or node.type == "comment":
+        return None
+    evaluation.check(shell, node)
+    if shell.quoted(start, end):
+        return _WITHIN
+    if node.type not in (*_LEAVES, *_IN_TEXT):
+        raise evaluation.Unsafe(evaluation.ELSEWHERE)
+    if node.type == "raw_string":
+        return _SINGLE
+    if node.type == "ansi_c_string":
+        if shell.masked[:start].endswith("\\c"):
+            raise evaluation.Unsafe(evaluation.ELSEWHERE)
+        return _ANSI
+    if shell.in_double_quotes(node):
+        return _WITHIN
+    # An escaped sign before a quote is misread by Bash where it reads a text twice, as in lists.
+    if shell.masked[:start].endswith("$"):
+        raise evaluation.Unsafe(evaluation.DOLLAR)
+    return _PLAIN
+
+
+def _expanding(document: HereDocument, text: str, spots: list[tuple[int, int]]) -> Iterator[tuple[int, int, str]]:
+    """
+    Return the changes that make of a quoted here-document one that expands only its variables.
+    """
+    begin, stop = document.body
+    inside = [spot for spot in spots if begin <= spot[0] and spot[1] <= stop]
+    if not document.quoted or not inside:
+        return
+    delimiter, number = document.delimiter, 0
+    while not _DELIMITER.fullmatch(delimiter) or (number and delimiter in text):
+        number += 1
+        delimiter = f"RECIPE_TEXT_{number}"
+    yield (*document.start, delimiter)
+    yield (*document.end, delimiter)
+    for start, end in [*inside, (stop, stop)]:
+        yield (begin, start, _EXPANDED.sub(r"\\\g<0>", text[begin:start]))
+        begin = end
+
+
+def _edited(text: str, edits: list[tuple[int, int, str]]) -> str:
+    made, end = list[str](), 0
+    for start, stop, by in sorted(edits):
+        made += [text[end:start], by]
+        end = stop
+    return "".join((*made, text[end:]))

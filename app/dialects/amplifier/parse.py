@@ -37,7 +37,8 @@ def parse(source: str) -> library.Recipe:
     Raises:
         errors.RecipeInvalid: with every flaw found, each with path and line.
     """
-    document: _Object = yaml_text.valid(source, flaws, "The recipe")
+    read = yaml_text.sound(source, flaws, "The recipe")
+    document: _Object = read.value
     called = {step["recipe"] for _, step in walk.placed(document) if "recipe" in step}
     return library.Recipe(
         recipe_id=document["name"],
@@ -46,6 +47,7 @@ def parse(source: str) -> library.Recipe:
         document=document,
         args_schema=args_schema(document),
         total_steps=len(walk.steps(document)),
+        line_of=read.line_of,
         leads_to=tuple(sorted(called - {document["name"]})),
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from app import errors
-from app.dialects.amplifier import commands, conditions, fields, templates, walk
+from app.dialects.amplifier import conditions, fields, templates, walk
 from app.engine import json_schemas, json_text, plain
 
 MOST_STEPS = 2_000
@@ -78,7 +78,6 @@ def flaws(document: _Object, version: str) -> _Flaws:
             yield from _of_dependencies(spot, document)
             if version != fields.FIRST:
                 yield from _of_type(spot)
-            yield from _of_command(spot)
             if "reply_schema" in spot.step:
                 yield from json_schemas.schema_flaws(spot.step["reply_schema"], (*spot.place, "reply_schema"))
         yield from _of_loop(spot, version)
@@ -164,12 +163,6 @@ def _of_type(spot: walk.Spot) -> _Flaws:
         if name in _KINDS and name not in _OF_TYPE[kind]:
             where = "beside substeps" if kind == "substeps" else f"in a step of type {kind}"
             yield json_schemas.flaw((*spot.place, name), "misplaced_field", f"means nothing {where}")
-
-
-def _of_command(spot: walk.Spot) -> _Flaws:
-    command = spot.step.get("command")
-    for code, message in commands.problems(command) if isinstance(command, str) else ():
-        yield json_schemas.flaw((*spot.place, "command"), code, message)
 
 
 def _of_loop(spot: walk.Spot, version: str) -> _Flaws:

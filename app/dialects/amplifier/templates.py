@@ -214,6 +214,18 @@ def names(template: str) -> Iterator[str]:
     return (found[1] for found in _TOKEN.finditer(template) if found[1] is not None)
 
 
+def split(template: str) -> Iterator[tuple[str, str | None]]:
+    """
+    Return the pieces of a text in order, each with the name that it is if it is a variable.
+    """
+    end = 0
+    for found in _TOKEN.finditer(template):
+        yield template[end : found.start()], None
+        yield ("{{", None) if found[1] is None else (found[0], found[1])
+        end = found.end()
+    yield template[end:], None
+
+
 def replaced(template: str, by: Mapping[str, str]) -> str:
     """
     Return a text in which each name is replaced by a given text.

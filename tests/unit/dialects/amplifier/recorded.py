@@ -65,6 +65,14 @@ _EXITED = records.Result(
     status=StepState.FAILED, output=printed("", 3), error=records.StepError(code="exit_code", message="code 3")
 )
 
+FIRST = frozenset(
+    (
+        "straight", "conditions", "loops", "commands_and_recipes", "failed_command", "approved", "denied", "paced",
+        "continued", "skipped_rest", "undefined", "not_a_list", "long_reply",
+    )
+)  # fmt: skip
+"""Runs that the first version of the driver began."""
+
 RUNS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
     "straight": (
         recipe(_FIRST, step("second", mode="REVIEW", prompt="{{seen.deep}} {{recipe.name}}"), context={"x": "a word"}),
@@ -130,7 +138,7 @@ def made(name: str) -> Callable[[Path], workshop.Run]:
 
     def make(_: Path) -> workshop.Run:
         document, replies = RUNS[name]
-        run = workshop.Run(document)
+        run = workshop.Run(document, driver_version=1 if name in FIRST else workshop.DIALECT.driver_version)
         run.replies.update(replies)
         return run
 

@@ -381,7 +381,7 @@ async def test_commands():
     )
     command = run.world.operations["a"]
 
-    assert command.argv == ("bash", "-c", 'grep "${RECIPE_VALUE_1}" ${RECIPE_VALUE_1} ${RECIPE_VALUE_2}')
+    assert command.argv == ("bash", "-c", 'grep "${RECIPE_VALUE_1}" "${RECIPE_VALUE_1}" "${RECIPE_VALUE_2}"')
     assert command.env == {"OUT": '<$(rm -rf /) "; ls>', "RECIPE_VALUE_1": '$(rm -rf /) "; ls', "RECIPE_VALUE_2": "1"}
     assert (command.timeout_seconds, command.exit_codes, command.cwd) == (9, (0,), ".")
     assert run.prompt("b") == "one\ntwo"

@@ -71,13 +71,13 @@ def parsed(document: Any) -> library.Recipe:
 
 def told(document: Any) -> tuple[errors.Flaw, ...]:
     """
-    Return everything that is wrong with a recipe.
+    Return everything that is wrong with a recipe, but for agents and recipes that there are not.
     """
     try:
-        parsed(document)
+        found = DIALECT.check(parsed(document), library.Library())
     except errors.RecipeInvalid as error:
         return error.flaws
-    return ()
+    return tuple(flaw for flaw in found if flaw.code not in ("unknown_agent", "unknown_recipe"))
 
 
 def flaws(document: Any) -> set[tuple[str, str]]:
@@ -203,7 +203,7 @@ class Run:
                 recipe_id=self.recipe.recipe_id,
                 recipe=self.recipe.document,
                 frozen={"agents": {name: AGENT | {"id": name} for name in sorted(named)}},
-                **(given | facts),
+                **({"driver_version": DIALECT.driver_version} | given | facts),
             )
         )
         self.world = World()
