@@ -227,9 +227,7 @@ class Connection:
             holder = error.detail.get("holder")
             return narration.Message(type="session_locked", fields={"session_id": session_id}, run_id=holder)
         if isinstance(message, ws_messages.StartRecipe):
-            return narration.Message(
-                type="recipe_error", fields={"session_id": session_id, "code": code, "error": told}
-            )
+            return narration.recipe_error(session_id, code, told)
         return narration.Message(type="error", fields={"code": code, "message": told})
 
     def _explained(self, error: BaseException) -> tuple[str, str]:

@@ -5,7 +5,8 @@ Messages of clients on the WebSocket: strict in types and names, and bounded bef
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+import json
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal
 
 import pydantic
@@ -22,13 +23,17 @@ NOT_TAKEN: Mapping[str, tuple[str, str]] = {
 }
 """What stands in the place of messages that were not let through, with code and sentence of their errors."""
 
+OTHER_NAMES: Mapping[str, str] = {"ios_session_id": "session_id", "provider": "backend"}
+"""Names of fields that are taken for ours (orchestration-design, 1.2)."""
+
 MAX_SEQ = 2**53
 """Largest number of an event."""
 
 _NAME = Annotated[str, Field(min_length=1, max_length=200)]
 _Key = Annotated[str, Field(pattern=requests.IDEMPOTENCY_KEY_PATTERN)]
 _SHOWN_CHARACTERS = 80
-_FLAW_CODES = {"too_deep": "too_deep", "too_large": "message_too_large"}
+_SHOWN_FAULTS = 10
+_FLAW_CODES = {"too_deep": "too_deep", "too_large": "message_too_large", "lone_surrogate": "lone_surrogate"}
 
 
 class _Message(BaseModel):
@@ -96,13 +101,14 @@ class GetAvailableRecipes(_Message):
 Received = StartRecipe | Prompt | ExitRecipe | Subscribe | GetAvailableRecipes
 """What a client may send."""
 
-_TYPES: Mapping[str, type[Received]] = {
+TYPES: Mapping[str, type[Received]] = {
     "start_recipe": StartRecipe,
     "prompt": Prompt,
     "exit_recipe": ExitRecipe,
     "subscribe": Subscribe,
     "get_available_recipes": GetAvailableRecipes,
 }
+"""What a client may send, by `type`."""
 
 
 def read(content: str | bytes, max_bytes: int) -> Received:
@@ -120,22 +126,21 @@ def read(content: str | bytes, max_bytes: int) -> Received:
         raise errors.TooLarge(f"the message is larger than {max_bytes} bytes", code="message_too_large")
     value = _value(content)
     if not isinstance(value, dict):
-        raise _invalid("$", "is no object")
+        raise _invalid("$: must be an object")
     kind = value.get("type")
-    if kind is None:
-        raise _invalid("$.type", "is required")
-    model = _TYPES.get(kind) if isinstance(kind, str) else None
+    model = TYPES.get(kind) if isinstance(kind, str) else None
     if model is None:
-        raise errors.RequestInvalid(f"$.type: {_unknown(kind)}", code="unknown_type")
+        raise _untyped(kind)
+    given, meant = _given(value, model)
     try:
-        return model.model_validate(_given(value, model))
+        return model.model_validate(given)
     except pydantic.ValidationError as error:
-        raise _unfit(error, model) from error
+        raise _unfit(error, model, meant) from error
 
 
 def _value(text: str) -> plain.Json:
     try:
-        value = json_text.read(text)
+        value = json_text.read(text, exact=True)
     except errors.InputRefused as error:
         flaw = error.flaws[0]
         place = "" if flaw.path == "$" else f" at {flaw.path[:_SHOWN_CHARACTERS]}"
@@ -144,25 +149,51 @@ def _value(text: str) -> plain.Json:
     return value
 
 
-def _given(value: dict[str, plain.Json], model: type[BaseModel]) -> dict[str, plain.Json]:
-    # What a client leaves empty it has left out.
-    return {name: item for name, item in value.items() if item is not None or name not in model.model_fields}
+def _given(value: dict[str, plain.Json], model: type[BaseModel]) -> tuple[dict[str, plain.Json], dict[str, str]]:
+    """
+    Return the fields under our names, without those left empty, and which of them had another name.
+    """
+    given, meant = dict(value), {}
+    for other, name in OTHER_NAMES.items():
+        if other in given and name in model.model_fields:
+            said = given.pop(other)
+            if given.get(name) is None:
+                given[name], meant[name] = said, other
+            elif said not in (None, given[name]):
+                raise _invalid(f"$.{other}: differs from {name}; send one of the two")
+    known = {name: item for name, item in given.items() if item is not None or name not in model.model_fields}
+    return known, meant
 
 
-def _unknown(kind: plain.Json) -> str:
-    near = difflib.get_close_matches(str(kind)[:_SHOWN_CHARACTERS], _TYPES, 1)
-    hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(_TYPES)}"
-    return f"{str(kind)[:_SHOWN_CHARACTERS]!r} is no type of message{hint}"
+def _untyped(kind: plain.Json) -> errors.RequestInvalid:
+    there = f"types are {', '.join(TYPES)}"
+    if kind is None:
+        return _invalid(f"$.type: is required; {there}")
+    shown = json.dumps(kind, ensure_ascii=False)[:_SHOWN_CHARACTERS]
+    message = f"$.type: {shown} is not a message type{_nearest(kind, TYPES)}; {there}"
+    return errors.RequestInvalid(message, code="unknown_type")
 
 
-def _unfit(error: pydantic.ValidationError, model: type[BaseModel]) -> errors.RequestInvalid:
-    found = error.errors(include_url=False, include_input=False)[0]
-    path = json_text.json_path(tuple(str(part)[:_SHOWN_CHARACTERS] for part in found["loc"]))
-    if found["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(str(found["loc"][-1])[:_SHOWN_CHARACTERS], list(model.model_fields), 1)
-        return _invalid(path, f"is not known{f'; did you mean {near[0]}?' if near else ''}")
-    return _invalid(path, wording.told(found))
+def _unfit(error: pydantic.ValidationError, model: type[BaseModel], meant: Mapping[str, str]) -> errors.RequestInvalid:
+    found = error.errors(include_url=False, include_input=False)
+    fields = [name for name in model.model_fields if name != "type"]
+    told = []
+    for fault in found[:_SHOWN_FAULTS]:
+        first, *rest = (str(part)[:_SHOWN_CHARACTERS] for part in fault["loc"])
+        unknown = fault["type"] == "extra_forbidden"
+        wrong = f"is not known{_nearest(first, fields)}" if unknown else wording.told(fault)
+        told.append(f"{json_text.json_path((meant.get(first, first), *rest))}: {wrong}")
+    if len(found) > _SHOWN_FAULTS:
+        told.append(f"{len(found) - _SHOWN_FAULTS} more")
+    if any(fault["type"] == "extra_forbidden" for fault in found):
+        told.append(f"fields are {', '.join(fields)}" if fields else "there are no fields beside type")
+    return _invalid("; ".join(told))
 
 
-def _invalid(path: str, message: str) -> errors.RequestInvalid:
-    return errors.RequestInvalid(f"{path}: {message}", code="message_invalid")
+def _nearest(name: plain.Json, names: Collection[str]) -> str:
+    near = difflib.get_close_matches(str(name)[:_SHOWN_CHARACTERS], names, 1)
+    return f" (did you mean {near[0]}?)" if near else ""
+
+
+def _invalid(message: str) -> errors.RequestInvalid:
+    return errors.RequestInvalid(message, code="message_invalid")

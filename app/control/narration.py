@@ -9,10 +9,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from app.dialects.agent_recipes import driver
 from app.engine import events, plain, states
 
 RESTARTED = "restart-new-session"
 """Reason with which a recipe leaves a conversation because it begins anew in another."""
+
+UPSTREAM_ERRORS: Mapping[str, str] = {
+    "unknown_recipe": "Recipe not found",
+    "orchestration_error": "Max retries exceeded",
+}
+"""Words by which clients of orchestration-design know an error, by its code (5.2)."""
 
 _Object: TypeAlias = Mapping[str, plain.Json]
 
@@ -32,7 +39,7 @@ class Message:
     run_id: str | None = None
     """Run that it is about."""
     position: int | None = None
-    """Journal line whose output is to be put in as `text`."""
+    """Journal line whose reply and prompt are to be put in as `text` and `prompt`."""
 
     def to_json(self) -> dict[str, plain.Json]:
         """
@@ -40,11 +47,27 @@ class Message:
         """
         return {"type": self.type, **self.fields, "seq": self.seq, "run_id": self.run_id}
 
-    def with_text(self, text: plain.Json) -> Message:
+    def with_reply(self, text: plain.Json, prompt: str | None) -> Message:
         """
-        Return the message with the output that it refers to.
+        Return the message with the reply that it refers to, and with the prompt that was answered.
         """
-        return dataclasses.replace(self, fields={**self.fields, "text": text}, position=None)
+        return dataclasses.replace(self, fields={**self.fields, "text": text, "prompt": prompt}, position=None)
+
+
+def recipe_error(
+    agent_session_id: str | None,
+    code: plain.Json,
+    error: plain.Json,
+    *,
+    seq: int | None = None,
+    run_id: str | None = None,
+) -> Message:
+    """
+    Return the message of a recipe that cannot be started or has failed.
+    """
+    known = UPSTREAM_ERRORS.get(str(code))
+    fields = {"session_id": agent_session_id, "error": f"{known}: {error}" if known else error, "code": code}
+    return Message(type="recipe_error", fields=fields, seq=seq, run_id=run_id)
 
 
 class Narrator:
@@ -68,6 +91,7 @@ class Narrator:
         """Whether the run's end was told."""
         self._plain = plain_prompt
         self._recipe: dict[str, plain.Json] = {}
+        self._outcome: dict[str, plain.Json] = _NO_OUTCOME
         self._cancelled = False
         self._exit: str | None = None
         self._failure: _Object | None = None
@@ -113,7 +137,7 @@ class Narrator:
 
     def _run_resumed(self, _: _Object) -> list[Message]:
         self._exit, self._failure, self.over, self._cancelled = None, None, False, False
-        return [] if self._plain or not self._recipe else [self._message("recipe_started", **self._recipe)]
+        return [] if self._plain or not self._recipe else [self._begun()]
 
     def _run_ended(self, data: _Object) -> list[Message]:
         self.over = True
@@ -125,7 +149,7 @@ class Narrator:
     def _ended_recipe(self, reason: str | None, error: _Object | None) -> list[Message]:
         if self._exit == reason:
             return []
-        return [self._message("recipe_exited", reason=reason, error=error and error.get("message"))]
+        return [self._exited(reason, error and error.get("message"), _NO_OUTCOME)]
 
     def _ended_prompt(self, status: plain.Json, error: _Object | None) -> list[Message]:
         if status == states.RunState.CANCELLED:
@@ -140,40 +164,41 @@ class Narrator:
             self.agent_session_id = data["sessionId"]
         if note is None:
             return []
-        told = note(self, data)
         # What a driver notes on its way to a step that is not performed any more has not begun.
-        return [] if self._cancelled and told.type in _BEGINNINGS else [told]
+        return [told for told in note(self, data) if not (self._cancelled and told.type in _BEGINNINGS)]
 
-    def _recipe_started(self, data: _Object) -> Message:
-        self._recipe = {
-            "recipe_id": data.get("recipeId"),
-            "recipe_label": data.get("recipeLabel"),
-            "current_step": data.get("step"),
-            "step_count": data.get("stepCount"),
-        }
-        return self._message("recipe_started", **self._recipe)
+    def _recipe_started(self, data: _Object) -> list[Message]:
+        self._recipe = {"recipe_id": data.get("recipeId"), "recipe_label": data.get("recipeLabel")}
+        self._place(data)
+        return [self._begun()]
 
-    def _step_started(self, data: _Object) -> Message:
-        place = {"step": data.get("step"), "step_count": data.get("stepCount")}
-        self._recipe |= {"current_step": place["step"], "step_count": place["step_count"]}
-        return self._message("recipe_step_started", **place)
+    def _step_started(self, data: _Object) -> list[Message]:
+        self._place(data)
+        self._outcome = _NO_OUTCOME
+        return [self._message("recipe_step_started", step=data.get("step"), step_count=data.get("stepCount"))]
 
-    def _step_retry(self, data: _Object) -> Message:
-        return self._message("orchestration_retry", step=data.get("step"), error=data.get("error"))
+    def _step_retry(self, data: _Object) -> list[Message]:
+        return [self._message("orchestration_retry", step=data.get("step"), error=data.get("error"))]
 
-    def _step_transition(self, data: _Object) -> Message:
+    def _step_outcome(self, data: _Object) -> list[Message]:
+        self._outcome = {"outcome": data.get("outcome"), "other_description": data.get("otherDescription")}
+        return []
+
+    def _step_transition(self, data: _Object) -> list[Message]:
         if "toStep" in data:
-            return self._message("recipe_step_transition", from_step=data.get("step"), to_step=data["toStep"])
-        return self._message("recipe_exited", reason=RESTARTED, error=None)
+            steps = {"from_step": data.get("step"), "to_step": data["toStep"]}
+            return [self._message("recipe_step_transition", **steps, **self._outcome)]
+        return [self._exited(RESTARTED, None, self._outcome)]
 
-    def _recipe_restarted(self, data: _Object) -> Message:
-        return Message(
-            type="turn_complete", fields={"session_id": data.get("fromSessionId")}, seq=self.seq, run_id=self.run_id
-        )
+    def _recipe_restarted(self, data: _Object) -> list[Message]:
+        fields = {"session_id": data.get("fromSessionId")}
+        return [Message(type="turn_complete", fields=fields, seq=self.seq, run_id=self.run_id)]
 
-    def _recipe_exited(self, data: _Object) -> Message:
-        self._exit = data.get("reason")
-        return self._message("recipe_exited", reason=self._exit, error=data.get("error"))
+    def _recipe_exited(self, data: _Object) -> list[Message]:
+        self._exit, error = data.get("reason"), data.get("error")
+        unreadable = self._exit == driver.ORCHESTRATION_ERROR
+        failed = self._failed({"code": "orchestration_error", "message": error}) if unreadable else []
+        return [*failed, self._exited(self._exit, error, self._outcome)]
 
     # -- messages
 
@@ -183,12 +208,27 @@ class Narrator:
         code, message = error.get("code"), error.get("message")
         if self._plain:
             return [Message(type="error", fields={"code": code, "message": message}, seq=self.seq, run_id=self.run_id)]
-        return [self._message("recipe_error", code=code, error=message)]
+        return [recipe_error(self.agent_session_id, code, message, seq=self.seq, run_id=self.run_id)]
+
+    def _place(self, data: _Object) -> None:
+        step = data.get("step")
+        self._recipe |= {"current_step": step, "step": step, "step_count": data.get("stepCount")}
+
+    def _begun(self) -> Message:
+        # In the order of both documents: the recipe, the conversation, the step.
+        named = {name: self._recipe.get(name) for name in ("recipe_id", "recipe_label")}
+        fields = {**named, "session_id": self.agent_session_id, **self._recipe}
+        return Message(type="recipe_started", fields=fields, seq=self.seq, run_id=self.run_id)
+
+    def _exited(self, reason: plain.Json, error: plain.Json, outcome: _Object) -> Message:
+        return self._message("recipe_exited", reason=reason, error=error, **outcome)
 
     def _message(self, type: str, *, position: int | None = None, **fields: plain.Json) -> Message:
         fields = {"session_id": self.agent_session_id, **fields}
         return Message(type=type, fields=fields, seq=self.seq, run_id=self.run_id, position=position)
 
+
+_NO_OUTCOME: dict[str, plain.Json] = {"outcome": None, "other_description": None}
 
 _BEGINNINGS = ("recipe_started", "recipe_step_started")
 
@@ -203,10 +243,11 @@ _EVENTS: Mapping[str, Callable[[Narrator, _Object], list[Message]]] = {
     events.EventType.RECOVERY_CORRUPT: Narrator._run_corrupt,
 }
 
-_NOTES: Mapping[str, Callable[[Narrator, _Object], Message]] = {
+_NOTES: Mapping[str, Callable[[Narrator, _Object], list[Message]]] = {
     "recipe:started": Narrator._recipe_started,
     "step:started": Narrator._step_started,
     "step:retry": Narrator._step_retry,
+    "step:outcome": Narrator._step_outcome,
     "step:transition": Narrator._step_transition,
     "recipe:restarted": Narrator._recipe_restarted,
     "recipe:exited": Narrator._recipe_exited,

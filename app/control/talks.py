@@ -21,7 +21,7 @@ from app.control.requests import StartRequest
 from app.control.runs import Runs
 from app.dialects import prompt
 from app.dialects.agent_recipes import driver, parse
-from app.engine import agent_sessions, conversations, library, plain, runs, states, stores, views
+from app.engine import agent_sessions, conversations, library, plain, records, runs, states, stores, views
 
 NEWEST_KEPT = 4096
 """Conversations whose newest run is remembered; of others, their claims tell."""
@@ -269,7 +269,14 @@ class Talks:
         lines, _ = await self._runs.steps_page(message.run_id, after=message.position - 1, limit=1)
         record = lines[0]
         text = record.output if record.blob is None else await self._store.read_blob(message.run_id, record.blob)
-        return message.with_text(text)
+        return message.with_reply(text, _asked(record))
+
+
+def _asked(record: records.Record) -> str | None:
+    # A prompt that is too long for a journal line is known by its hash alone.
+    body = (record.line.get("operation") or {}).get("body") or {}
+    parts = [part for part in body.get("prompt") or () if isinstance(part, str)]
+    return "\n".join(parts) if parts else None
 
 
 def _speaks(view: views.RunView, agent_session_id: str) -> bool:
@@ -303,6 +310,7 @@ def _shown(entry: Entry) -> dict[str, plain.Json]:
         "label": recipe.label,
         "description": document["description"],
         "initial_step": document["initialStep"],
+        "first_prompt": plain.preview(document["steps"][document["initialStep"]]["prompt"]),
         "steps": list(document["steps"]),
         "model": document.get("model"),
         "args_schema": plain.plain(recipe.args_schema),

@@ -51,20 +51,28 @@ async def test_a_recipe_is_told_from_start_to_end(service: listening.Listening) 
         told = await client.until("turn_complete")
     shown = await service.show(told[0]["run_id"])
     session = {"session_id": shown["machine"]["sessionId"]}
+    reported = {"other_description": None, "outcome": "no-issues"}
+    prompts = [message.pop("prompt") for message in told if message["type"] == "response"]
 
     assert _without(told, "seq", "run_id") == [
         {"type": "recipe_started", **session, "recipe_id": "review-and-commit", "recipe_label": "Review & Commit"}
-        | {"current_step": "code-review", "step_count": 1},
+        | {"current_step": "code-review", "step": "code-review", "step_count": 1},
         {"type": "recipe_step_started", **session, "step": "code-review", "step_count": 1},
         {"type": "response", **session, "step": "code-review", "text": "hm"},
         {"type": "orchestration_retry", **session, "step": "code-review"}
         | {"error": "No JSON block found in response"},
         {"type": "response", **session, "step": "code-review", "text": says("no-issues")},
-        {"type": "recipe_step_transition", **session, "from_step": "code-review", "to_step": "commit"},
+        {"type": "recipe_step_transition", **session, "from_step": "code-review", "to_step": "commit", **reported},
         {"type": "recipe_step_started", **session, "step": "commit", "step_count": 2},
         {"type": "response", **session, "step": "commit", "text": says("committed")},
-        {"type": "recipe_exited", **session, "reason": "changes-committed", "error": None},
+        {"type": "recipe_exited", **session, "reason": "changes-committed", "error": None}
+        | reported
+        | {"outcome": "committed"},
         {"type": "turn_complete", **session},
+    ]
+    assert [prompt.splitlines()[-1] for prompt in prompts[1:]] == [
+        "Respond with ONLY the JSON block, nothing else.",
+        '{"outcome": "other", "otherDescription": "<brief description>"}',
     ]
     assert {message["run_id"] for message in told} == {shown["run_id"]}
     numbers = [message["seq"] for message in told]
@@ -206,10 +214,10 @@ async def test_a_prompt_is_answered(service: listening.Listening) -> None:
     runs = [(await service.http.get(f"/api/runs/{told[0]['run_id']}")).json() for told in (first, second)]
 
     assert _without(first, "seq", "run_id") == [
-        {"type": "response", "session_id": session_id, "step": None, "text": "Hello."},
+        {"type": "response", "session_id": session_id, "step": None, "text": "Hello.", "prompt": "Hi!"},
         {"type": "turn_complete", "session_id": session_id},
     ]
-    assert _without(second, "seq", "run_id") == _without(first, "seq", "run_id")
+    assert _without(second, "seq", "run_id", "prompt") == _without(first, "seq", "run_id", "prompt")
     assert [run["description"] for run in (row["task"] for row in runs)] == ["Hi!", "And again."]
     assert [run["task"]["initial_args"]["backend"] for run in runs] == ["said", "said"]
     assert [run["task"]["initial_args"]["session_created"] for run in runs] == [False, True]

@@ -17,7 +17,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from app.api import ws_connection, ws_protocol
+from app.api import ws_connection, ws_messages, ws_protocol
 from tests.integration import listening, served
 from tests.integration.listening import frame
 from tests.integration.project import Project
@@ -62,7 +62,7 @@ BAD: list[tuple[Any, str]] = [
     ('{"type": "prompt", "text": "Hi", "model": "huge"}', "args_invalid"),
     ('{"type": "prompt", "text": "Hi", "idempotency_key": ""}', "message_invalid"),
     ('{"type": "prompt", "text": "Hi", "backend": "said", "session_id": "../../x"}', "args_invalid"),
-    ('{"type": "exit_recipe", "session_id": "\\ud800"}', "unknown_agent_session"),
+    ('{"type": "exit_recipe", "session_id": "\\ud83d\\ude00"}', "unknown_agent_session"),
     (b"{}", "binary_message"),
     (b"", "binary_message"),
     ('"' + "a" * MiB + '"', "message_too_large"),
@@ -96,14 +96,65 @@ async def test_bad_messages(service: listening.Listening) -> None:
     assert quiet
 
 
+STRANGE = [
+    "\udfff",
+    "a\ud800b",
+    "\ud800" * 1000,
+    "\ud800\ud800\udc00",
+    "é" * 100_000,
+    "\u202e\u0007\u200d\ufeff",
+    "../" * 10_000,
+    "/" + "a" * 5_000,
+    "~nobody/\n{{args.text}} $(id) `id` %n",
+    "👩‍👩‍👧" * 100,
+    " ",
+    "",
+]
+"""Texts that no field expects."""
+
+
+async def test_strange_texts_in_every_field(service: listening.Listening, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever a text field holds, its message is answered, half surrogates with a code of their own."""
+    service.project.say("*", text="Hello.")
+    sent = [
+        {"type": kind, **REQUIRED.get(kind, {}), name: text, **({} if name == "backend" else BACKEND.get(kind, {}))}
+        for kind, model in ws_messages.TYPES.items()
+        for name in [*(set(model.model_fields) - {"after_seq"}), *ws_messages.OTHER_NAMES]
+        for text in STRANGE
+    ]
+    async with service.client() as client:
+        for message in sent:
+            await client.socket.send(json.dumps(message))
+            answer = await client.hear()
+            halves = any("\ud800" <= character <= "\udfff" for text in message.values() for character in str(text))
+            assert (answer.get("code") == "lone_surrogate") == halves, (message, answer)
+            if answer["run_id"] is not None:
+                await client.until("turn_complete", run_id=answer["run_id"])
+        quiet = await client.silence()
+
+    assert quiet
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+REQUIRED: dict[str, dict[str, str]] = {
+    "start_recipe": {"recipe_id": "review-and-commit"},
+    "prompt": {"text": "Hi!"},
+    "exit_recipe": {"session_id": "a"},
+    "subscribe": {"session_id": "a"},
+}
+BACKEND = {"start_recipe": {"backend": "said"}, "prompt": {"backend": "said"}}
+
+
 async def test_near_names_are_offered(service: listening.Listening) -> None:
     """A misspelt type or field is answered with the one that was probably meant, and its place."""
     async with service.client() as client:
         kind = await client.ask("start-recipe")
         name = await client.ask("start_recipe", recip_id="rebase")
 
-    assert "did you mean start_recipe?" in kind["message"]
-    assert name["message"] in ("$.recipe_id: is required", "$.recip_id: is not known; did you mean recipe_id?")
+    assert "(did you mean start_recipe?)" in kind["message"]
+    assert "exit_recipe" in kind["message"]
+    assert "$.recipe_id: is required; $.recip_id: is not known (did you mean recipe_id?)" in name["message"]
+    assert "idempotency_key" in name["message"]
 
 
 # -- frames

@@ -29,6 +29,7 @@ FIELDS = [
     "after_seq",
     "run_id",
     "idempotency_key",
+    *ws_messages.OTHER_NAMES,
     "colour",
 ]
 VALUES = some.recursive(
@@ -57,7 +58,8 @@ def test_any_fields(fields: dict[str, Any], type: str) -> None:
     found = _read(json.dumps(fields | {"type": type}))
 
     if not isinstance(found, str):
-        sent = {name: value for name, value in fields.items() if value is not None and name != "type"}
+        meant = ws_messages.OTHER_NAMES
+        sent = {meant.get(name, name): item for name, item in fields.items() if item is not None and name != "type"}
         assert sent.items() <= found.model_dump().items()
 
 
@@ -67,12 +69,25 @@ def test_any_fields(fields: dict[str, Any], type: str) -> None:
         ({"type": "subscribe", "session_id": "a", "after_seq": None}, None),
         ({"type": "start_recipe", "recipe_id": "a", "args": None, "session_id": None}, None),
         ({"type": "start_recipe", "recipe_id": None}, "$.recipe_id: is required"),
-        ({"type": "exit_recipe", "session_id": "a", "colour": None}, "$.colour: is not known"),
-        ({"type": "subscribe", "session_id": "a", "after": 1}, "$.after: is not known; did you mean after_seq?"),
+        (
+            {"type": "exit_recipe", "session_id": "a", "colour": None},
+            "$.colour: is not known; fields are session_id",
+        ),
+        (
+            {"type": "subscribe", "session_id": "a", "after": 1},
+            "$.after: is not known (did you mean after_seq?); fields are session_id, after_seq, run_id",
+        ),
+        ({"type": "get_available_recipes", "a": 1}, "$.a: is not known; there are no fields beside type"),
+        ({"type": "exit_recipe", "ios_session_id": 7}, "$.ios_session_id: must be a text"),
+        ({"type": "exit_recipe", "ios_session_id": "a", "session_id": "a"}, None),
+        (
+            {"type": "exit_recipe", "ios_session_id": "a", "session_id": "b"},
+            "$.ios_session_id: differs from session_id; send one of the two",
+        ),
     ],
 )
-def test_null_is_nothing(sent: dict[str, Any], message: str | None) -> None:
-    """A field that is null was left out; a field that does not exist is refused even so."""
+def test_fields(sent: dict[str, Any], message: str | None) -> None:
+    """A null field is absent, other names are taken, and unknown fields are answered with those that there are."""
     refused = None
     try:
         ws_messages.read(json.dumps(sent), MOST)

@@ -16,7 +16,7 @@ NOTES: dict[str, dict[str, Any]] = {
     "recipe:started": {"recipeId": "small", "recipeLabel": "Small", "step": "review", "stepCount": 1},
     "recipe:exited": {"step": "review", "reason": "committed", "error": None},
 }
-SMALL = {"recipe_id": "small", "recipe_label": "Small", "current_step": "review", "step_count": 1}
+SMALL = {"recipe_id": "small", "recipe_label": "Small", "current_step": "review", "step": "review", "step_count": 1}
 
 
 class Story:
@@ -52,6 +52,7 @@ def test_an_exit_is_told_once() -> None:
     assert story.note("recipe:started") == [{"type": "recipe_started", "session_id": "first", **SMALL}]
     assert story.note("recipe:exited") == [
         {"type": "recipe_exited", "session_id": "first", "reason": "committed", "error": None}
+        | {"outcome": None, "other_description": None}
     ]
     assert story.tell("run.ended", status="done", error=None, ending={"reason": "committed"}) == [
         {"type": "turn_complete", "session_id": "first"}
@@ -68,6 +69,24 @@ def test_a_cancel_that_came_last_wins() -> None:
 
     assert [one["type"] for one in told] == ["recipe_exited", "turn_complete"]
     assert told[0]["reason"] == "cancelled"
+
+
+def test_an_outcome_is_told_where_it_led() -> None:
+    """An exit tells the outcome behind it, also after a resume; one that no outcome led to tells none."""
+    story = Story()
+    story.note("recipe:started")
+    story.note("step:outcome", outcome="other", otherDescription="no repository")
+    story.tell("run.resumed")
+    exits = [story.note("recipe:exited", reason="user-provided-other")]
+    story.note("step:started", step="fix", stepCount=2)
+    exits.append(story.note("recipe:exited", reason="backend-error", error="no credit"))
+    exits.append(story.tell("run.ended", status="cancelled", ending={"reason": "cancelled"})[:1])
+
+    assert [(one["outcome"], one["other_description"]) for (one,) in exits] == [
+        ("other", "no repository"),
+        (None, None),
+        (None, None),
+    ]
 
 
 def test_a_parked_run() -> None:
@@ -98,7 +117,8 @@ def test_a_resumed_run_starts_again() -> None:
     story.tell("run.ended", status="failed", error={"message": "no credit"}, ending={"reason": "backend-error"})
     told = story.tell("run.resumed", dead=[[0, 1]])
 
-    assert told == [{"type": "recipe_started", "session_id": "first", **SMALL, "current_step": "fix", "step_count": 2}]
+    place = {"current_step": "fix", "step": "fix", "step_count": 2}
+    assert told == [{"type": "recipe_started", "session_id": "first", **SMALL, **place}]
     assert not story.narrator.over
 
 
