@@ -7,6 +7,7 @@ ControlRoomError
 │   │   ├── UnknownRecipe
 │   │   ├── ArgsInvalid
 │   │   └── RecipeInvalid
+│   ├── NotReady
 │   ├── Unroutable
 │   └── TooLarge
 ├── NotFound
@@ -140,6 +141,14 @@ class RecipeInvalid(RequestInvalid):
     """
 
     default_code = "recipe_invalid"
+
+
+class NotReady(InputRefused):
+    """
+    A backend or program that the run needs cannot work here.
+    """
+
+    default_code = "backend_not_ready"
 
 
 class Unroutable(InputRefused):

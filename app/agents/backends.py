@@ -37,6 +37,8 @@ class BackendType:
     """Fields of which it needs exactly one."""
     needed: frozenset[str] = frozenset()
     """Fields that it cannot do without."""
+    forgets: Callable[[BackendConfig], str | None] = lambda _: None
+    """Say why it cannot continue a conversation; None where it can."""
     key_variable: str | None = None
     """Environment variable that its key is in where `agents.json` names no other."""
 
@@ -76,6 +78,21 @@ class Backends:
         """
         found = [(name, _lack(config, self._surroundings)) for name, config in sorted(self._configs.items())]
         return [(name, lack) for name, lack in found if lack is not None]
+
+    def lack(self, name: str, *, continues: bool = False) -> str | None:
+        """
+        Return what keeps a backend from working here, None where nothing does; nothing is started.
+
+        Args:
+            continues: Whether it must continue a conversation.
+        """
+        config = self._configs.get(name)
+        if config is None:
+            return f"There is no backend {name!r:.80}; {nearest(name, sorted(self._configs))}."
+        lack = _lack(config, self._surroundings)
+        if lack is None and continues:
+            lack = TYPES[config.type].forgets(config)
+        return lack
 
     async def close(self) -> None:
         """
@@ -144,6 +161,16 @@ def _scripted(config: BackendConfig, surroundings: Surroundings) -> ports.AgentB
     return ScriptedBackend(config.name, scripts.Script(config.file), surroundings.clock, config.models)
 
 
+def _model_forgets(config: BackendConfig) -> str | None:
+    return f"The backend {config.name} is the local model, which cannot continue a conversation."
+
+
+def _template_forgets(config: BackendConfig) -> str | None:
+    if config.resume:
+        return None
+    return f"The backend {config.name} cannot continue a conversation: it has no `resume` in agents.json."
+
+
 def _script_lacks(config: BackendConfig, _: Surroundings) -> str | None:
     if config.file is None:
         return None
@@ -186,6 +213,7 @@ TYPES: Mapping[str, BackendType] = {
         lacks=lambda config, around: program_backend.lacks(template.program(config), config, around),
         fields=frozenset({"command", "resume", "tools_on", "tools_off", "reply", "idle_seconds"}),
         needed=frozenset({"command"}),
+        forgets=_template_forgets,
     ),
     "openai": _service(vendors.OPENAI),
     "anthropic": _service(vendors.ANTHROPIC),
@@ -195,7 +223,7 @@ TYPES: Mapping[str, BackendType] = {
         fields=frozenset({"command", "arguments", "idle_seconds"}),
         needed=frozenset({"command"}),
     ),
-    "local": BackendType(make=_local, lacks=lambda _, __: local.lacks()),
+    "local": BackendType(make=_local, lacks=lambda _, __: local.lacks(), forgets=_model_forgets),
     "scripted": BackendType(
         make=_scripted,
         lacks=_script_lacks,

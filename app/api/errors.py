@@ -21,6 +21,7 @@ from app.engine import json_text
 
 STATUS: Mapping[type[BaseException], int] = {
     errors.Unroutable: 422,
+    errors.NotReady: 409,
     errors.TooLarge: 413,
     errors.InputRefused: 400,
     errors.NotFound: 404,

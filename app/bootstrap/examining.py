@@ -8,20 +8,19 @@ import os
 from pathlib import Path
 from typing import Any
 
-from app import clock, errors, settings
-from app.agents import backends, configuration
+from app import errors, settings
 from app.bootstrap.references import (
     prompt_folders,
     reference_of,
     refuse_broken,
     roster_of,
     sound_roster,
-    surroundings_of,
+    unused_backends,
 )
 from app.bootstrap.worlds import real_world
 from app.control import prompts
-from app.processes import containment, supervisor
-from app.storage import agent_sessions, room
+from app.processes import containment
+from app.storage import room
 
 
 def examine(chosen: settings.Settings) -> list[settings.Remark]:
@@ -36,7 +35,7 @@ def examine(chosen: settings.Settings) -> list[settings.Remark]:
     remarks += [_remark(entry.path, flaw) for entry in reference.catalogue.all() for flaw in entry.flaws]
     remarks += _lack_of_containment(chosen) + _lack_of_a_folder(chosen.project.data_directory)
     speaking = {agent.backend for agent in people.agents}
-    lacking = [(name, lack) for name, lack in _unused_backends(chosen, people).check() if name in speaking]
+    lacking = [(name, lack) for name, lack in unused_backends(chosen, people).check() if name in speaking]
     return remarks + [settings.Remark(setting=f"backend {name}", message=lack, fatal=False) for name, lack in lacking]
 
 
@@ -48,7 +47,7 @@ def examine_agents(chosen: settings.Settings) -> list[dict[str, Any]]:
         errors.ConfigurationError: `agents.json` cannot be used.
     """
     people = sound_roster(chosen)
-    lacking = dict(_unused_backends(chosen, people).check())
+    lacking = dict(unused_backends(chosen, people).check())
     return [agent.to_json() | {"problem": lacking.get(agent.backend)} for agent in people.agents]
 
 
@@ -60,7 +59,7 @@ def examine_backends(chosen: settings.Settings) -> list[dict[str, Any]]:
         errors.ConfigurationError: `agents.json` cannot be used.
     """
     people = sound_roster(chosen)
-    lacking = dict(_unused_backends(chosen, people).check())
+    lacking = dict(unused_backends(chosen, people).check())
     return [
         {"name": name, "type": config.type, "problem": lacking.get(name)}
         for name, config in sorted(people.backends.items())
@@ -96,21 +95,12 @@ def examine_backend(chosen: settings.Settings, name: str) -> str | None:
     """
     people = roster_of(chosen)
     refuse_broken(people)
-    unused = _unused_backends(chosen, people)
+    unused = unused_backends(chosen, people)
     try:
         unused.get(name)
     except (errors.AgentFailed, errors.ConfigurationError) as error:
         return error.message
     return dict(unused.check()).get(name)
-
-
-def _unused_backends(chosen: settings.Settings, people: configuration.Roster) -> backends.Backends:
-    """
-    Return backends that can be looked at; nothing is started or touched.
-    """
-    running = supervisor.Supervisor(chosen.project.data_directory / "processes", clock.RandomIds(), os.environ)
-    around = surroundings_of(clock.SystemClock(), running, agent_sessions.MemoryAgentSessions())
-    return backends.Backends(people.backends, around)
 
 
 def _lack_of_a_folder(data_directory: Path) -> list[settings.Remark]:

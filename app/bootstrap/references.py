@@ -5,15 +5,17 @@ References: what runs are made from, recipes, tools and agents, before any store
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from app import clock, errors, resources, settings
-from app.agents import agent_files, configuration, roster, surroundings
+from app.agents import agent_files, backends, configuration, roster, surroundings
 from app.bootstrap.worlds import World
 from app.control import (
     prompts,
+    readiness,
     recipes,
     routing,
     shelf,
@@ -68,6 +70,7 @@ def reference_of(chosen: settings.Settings, people: configuration.Roster, world:
     allowed = control_workspaces.Workspaces(
         project=project.project, allowed_roots=project.allowed_roots, data_directory=project.data_directory
     )
+    unused = unused_backends(chosen, people)
     starter = starting.Starter(
         catalogue=catalogue,
         route=route,
@@ -79,6 +82,11 @@ def reference_of(chosen: settings.Settings, people: configuration.Roster, world:
             inline_recipes=project.inline_recipes,
             backends=tuple(sorted(people.backends)),
             runs_folder=project.data_directory.absolute() / "runs",
+        ),
+        readiness=readiness.Readiness(
+            backend_lack=lambda name, continues: unused.lack(name, continues=continues),
+            program_lack=_program_lack,
+            clock=world.clock,
         ),
     )
     return Reference(
@@ -126,6 +134,22 @@ def prompt_folders(project: settings.ProjectSettings) -> tuple[Path, ...]:
     Return where the prompts of a project lie.
     """
     return prompts.layers(resources.bundled("recipes"), project.home, project.data_directory)
+
+
+def unused_backends(chosen: settings.Settings, people: configuration.Roster) -> backends.Backends:
+    """
+    Return backends that can be looked at; nothing is started or touched.
+    """
+    running = supervisor.Supervisor(chosen.project.data_directory / "processes", clock.RandomIds(), os.environ)
+    around = surroundings_of(clock.SystemClock(), running, agent_sessions.MemoryAgentSessions())
+    return backends.Backends(people.backends, around)
+
+
+def _program_lack(program: str) -> str | None:
+    # A path may name a program that an earlier step makes.
+    if "/" in program or shutil.which(program) is not None:
+        return None
+    return f"The program {program} is not installed: no folder of PATH contains it."
 
 
 def surroundings_of(

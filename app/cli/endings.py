@@ -50,6 +50,7 @@ _IN_FLIGHT = ("pending", "running")
 _OF_ERROR: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (errors.NotFound, ExitCode.NOT_FOUND),
     (errors.UnknownRecipe, ExitCode.NOT_FOUND),
+    (errors.NotReady, ExitCode.CONFIGURATION),
     (errors.InputRefused, ExitCode.USAGE),
     (errors.ConfigurationError, ExitCode.CONFIGURATION),
     (errors.NoRoom, ExitCode.CONFIGURATION),

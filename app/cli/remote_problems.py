@@ -41,6 +41,8 @@ def _error(status: int, message: str, code: str, flaws: Any) -> errors.ControlRo
     if status == 400 and code == errors.UnknownRecipe.default_code:
         return errors.UnknownRecipe(message)
     kind = _OF_STATUS.get(status, errors.RequestInvalid if status < 500 else errors.ConfigurationError)
+    if code == errors.NotReady.default_code:
+        kind = errors.NotReady
     if not issubclass(kind, errors.InputRefused):
         return kind(message, code=code)
     known = [

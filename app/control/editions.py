@@ -37,6 +37,14 @@ class Edition:
         except errors.InputRefused as error:
             return error.flaws
 
+    def uses(self, args: Mapping[str, plain.Json]) -> tuple[library.Use, ...]:
+        """
+        Return what a run needs to be able to ask its agents.
+        """
+        if self.recipe.speaks_through is not None:
+            return self._uses(args)
+        return self._same_uses
+
     def prepare(self) -> None:
         """
         Make now what all runs of it have in common.
@@ -62,6 +70,16 @@ class Edition:
         """
         fields: dict[str, plain.Json] = json.loads(self._encoded)
         return fields
+
+    @functools.cached_property
+    def _same_uses(self) -> tuple[library.Use, ...]:
+        return self._uses({})
+
+    def _uses(self, args: Mapping[str, plain.Json]) -> tuple[library.Use, ...]:
+        if not isinstance(self._dialect, ports.AskingDriver):
+            return ()
+        with recipe_texts.looked_at(self.recipe.recipe_id, self.recipe.dialect):
+            return tuple(self._dialect.uses(self.recipe, self.shelf, args))
 
     @functools.cached_property
     def _validator(self) -> arguments.Validator:

@@ -115,6 +115,15 @@ class Catalogue:
             )
         return self._editions[entry.path]
 
+    def startable(self, recipe_id: str) -> Edition | None:
+        """
+        Return what `get` does; None where that refuses.
+        """
+        try:
+            return self.get(recipe_id)
+        except errors.RequestInvalid:
+            return None
+
     def recipes(self) -> list[library.Recipe]:
         """
         Return the recipes that can be parsed, for the router.

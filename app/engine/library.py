@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from app.engine import plain
 
@@ -159,3 +159,49 @@ class Recipe:
     """Returns the line of a JSON path in its text; None where the language has no lines."""
     speaks_through: str | None = None
     """Argument that names the backend of its runs; None where it does not choose one by an argument."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendUse:
+    """
+    A place of a recipe at which an agent is asked.
+    """
+
+    path: str
+    """JSON path of the place, e.g. `$.phase_b[0].agent_archetype`."""
+    backends: tuple[str, ...]
+    """Backends in order of preference; the agent can be asked if one of them works."""
+    continues: bool = False
+    """Whether a later prompt continues the same conversation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramUse:
+    """
+    A place of a recipe at which a model's program is called by name.
+    """
+
+    path: str
+    """JSON path of the place, e.g. `$.providers.claude.command[0]`."""
+    program: str
+    """Name or path of the program."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildUse:
+    """
+    A place of a recipe at which another recipe is run.
+    """
+
+    path: str
+    """JSON path of the place."""
+    recipe_id: str
+    """The other recipe."""
+    args: Mapping[str, plain.Json] = field(default_factory=dict)
+    """Arguments that are known before the run; those that are computed are left out."""
+    computed: tuple[str, ...] = ()
+    """Names of arguments whose values show only in the run."""
+
+
+Use: TypeAlias = BackendUse | ProgramUse | ChildUse
+"""What a run of a recipe needs to be able to ask its agents."""

@@ -4,14 +4,14 @@ Ports: what the engine needs of the outside world, and what drivers need of the 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from app import errors
 from app.engine import plain
-from app.engine.library import Library, Recipe
+from app.engine.library import Library, Recipe, Use
 from app.engine.operations import Gate, Operation
 from app.engine.records import BlobRef, Finish, Place, Record, Result, StepError, Usage
 from app.engine.runs import Ending, RunStart
@@ -183,6 +183,21 @@ class ComposingDialect(Protocol):
         Args:
             read: Returns the text of a file by its path from the folder of the recipes; raises `errors.InputRefused`
                 where there is none, or where it lies outside.
+        """
+
+
+@runtime_checkable
+class AskingDriver(Protocol):
+    """
+    A driver whose runs ask agents.
+    """
+
+    def uses(self, recipe: Recipe, library: Library, args: Mapping[str, plain.Json]) -> Iterable[Use]:
+        """
+        Return every backend, program of a model and other recipe that a run could need, with its place.
+
+        Args:
+            args: The run's arguments, defaults filled in.
         """
 
 

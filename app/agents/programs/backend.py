@@ -55,8 +55,9 @@ class ProgramBackend:
             commands.NotStarted: it could not be started.
         """
         program = self._program
-        self._refuse(prompt)
+        # A program that is not installed is missing, whoever asks for it.
         argv = places.find(program, self._config, self._around.environ, self._around.home)
+        self._refuse(prompt)
         kept = await self._kept(prompt)
         opened = conversations.opening(program, self._config.name, prompt, kept)
         if not opened.foreign:

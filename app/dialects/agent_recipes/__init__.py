@@ -80,11 +80,24 @@ class AgentRecipes:
         """
         return schema.json_schema()
 
+    def uses(
+        self, recipe: library.Recipe, library: library.Library, args: Mapping[str, plain.Json]
+    ) -> list[library.Use]:
+        """
+        Return the run's backend; all steps, and each reminder, continue one conversation.
+        """
+        return _uses(args)
+
     async def drive(self, ctx: ports.Context) -> runs.Ending:
         """
         Execute the machine.
         """
         return await driver.drive(ctx)
+
+
+def _uses(args: Mapping[str, plain.Json]) -> list[library.Use]:
+    backend = args.get("backend", schema.DEFAULT_BACKEND)
+    return [library.BackendUse(path="$.args.backend", backends=(backend,), continues=True)]
 
 
 def render(recipe: library.Recipe, args: Mapping[str, plain.Json] | None = None) -> str:

@@ -4,6 +4,8 @@ The dialect amplifier: prompts to agents in order, with conditions, loops and ap
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from app import errors
 from app.dialects.amplifier import agents, checks, driver, graphs, parse, schema, walk
 from app.engine import library, plain, ports, runs
@@ -58,6 +60,14 @@ class Amplifier:
         Return the JSON Schema of the newest version.
         """
         return schema.json_schema()
+
+    def uses(
+        self, recipe: library.Recipe, library: library.Library, args: Mapping[str, plain.Json]
+    ) -> Iterator[library.Use]:
+        """
+        Return the backends that each step's agent may be asked through, and the recipes that steps run.
+        """
+        return checks.uses(recipe, library)
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
         """

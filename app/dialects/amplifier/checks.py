@@ -30,6 +30,26 @@ def flaws(recipe: library.Recipe, registry: library.Library) -> list[errors.Flaw
     return [dataclasses.replace(flaw, line=recipe.line_of(flaw.path)) for flaw in found]
 
 
+def uses(recipe: library.Recipe, registry: library.Library) -> Iterator[library.Use]:
+    """
+    Return the backends that each step's agent may be asked through, and the recipes that steps run.
+    """
+    for place, step in walk.placed(recipe.document):
+        if "agent" in step and (agent := agents.find(step["agent"], registry.agents)) is not None:
+            preferred = tuple(dict.fromkeys(voice.backend for voice in agents.voices(agent.to_json(), step)))
+            yield library.BackendUse(path=json_text.json_path((*place, "agent")), backends=preferred)
+        elif "recipe" in step:
+            given = step.get("context") or {}
+            computed = tuple(name for name, value in given.items() if _is_computed(value))
+            known = {name: value for name, value in given.items() if name not in computed}
+            path = json_text.json_path((*place, "recipe"))
+            yield library.ChildUse(path=path, recipe_id=step["recipe"], args=known, computed=computed)
+
+
+def _is_computed(value: plain.Json) -> bool:
+    return "{{" in value if isinstance(value, str) else isinstance(value, (Mapping, list))
+
+
 def _of_agent(step: _Object, place: json_text.Parts, registry: library.Library) -> _Flaws:
     name = step.get("agent")
     if name is not None and agents.find(name, registry.agents) is None:

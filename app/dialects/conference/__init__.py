@@ -68,11 +68,28 @@ class Conference:
             },
         }
 
+    def uses(
+        self, recipe: library.Recipe, library: library.Library, args: Mapping[str, plain.Json]
+    ) -> Iterator[library.Use]:
+        """
+        Return the backends of chief and participants.
+        """
+        return _uses(recipe, library)
+
     async def drive(self, ctx: ports.Context) -> runs.Ending:
         """
         Hold the conference.
         """
         return await driver.drive(ctx)
+
+
+def _uses(recipe: library.Recipe, shelf: library.Library) -> Iterator[library.Use]:
+    chief, agents = chief_of(shelf), {agent.id: agent for agent in shelf.agents}
+    if chief is not None:
+        yield library.BackendUse(path="$.chief", backends=(chief.backend,))
+    for index, agent_id in enumerate(recipe.document["agents"]):
+        if agent_id in agents:
+            yield library.BackendUse(path=f"$.agents[{index}]", backends=(agents[agent_id].backend,))
 
 
 def _people_flaws(recipe: library.Recipe, shelf: library.Library) -> Iterator[errors.Flaw]:

@@ -76,6 +76,14 @@ class ControlRoom:
         """
         return schema.json_schema()
 
+    def uses(
+        self, recipe: library.Recipe, library: library.Library, args: Mapping[str, plain.Json]
+    ) -> Iterator[library.Use]:
+        """
+        Return the backend of each step's agent.
+        """
+        return _uses(recipe, library)
+
     async def drive(self, ctx: ports.Context) -> runs.Ending:
         """
         Execute the pipeline.
@@ -136,6 +144,14 @@ def _agent_flaws(recipe: library.Recipe, registry: library.Library, index: int, 
     for code, message in prompts.problems(template.variants[tier], tier, step["input_slots"], args):
         told = f"the {tier} template of {template.prompt_type} {message}"
         yield json_schemas.flaw((*place, "prompt_type"), code, told)
+
+
+def _uses(recipe: library.Recipe, registry: library.Library) -> Iterator[library.Use]:
+    for index, step in _steps(recipe, "phase_b"):
+        agent = registry.agent_of(step["agent_archetype"])
+        if agent is not None:
+            place = json_text.json_path(("phase_b", index, "agent_archetype"))
+            yield library.BackendUse(path=place, backends=(agent.backend,))
 
 
 def _step_nodes(recipe: library.Recipe) -> list[dict[str, plain.Json]]:

@@ -5,6 +5,8 @@ it (execution-modes, chief's role in pipeline mode).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from app import errors
 from app.dialects.decomposition import driver, kinds, replies, schema
 from app.engine import library, plain, ports, runs
@@ -56,6 +58,11 @@ def check(shelf: library.Library) -> list[errors.Flaw]:
     return [errors.Flaw(path="$.intent", code="no_chief", message=message)]
 
 
+def _uses(shelf: library.Library) -> list[library.Use]:
+    chief = shelf.agent_of(ARCHETYPE, MODE)
+    return [] if chief is None else [library.BackendUse(path="$.intent", backends=(chief.backend,))]
+
+
 class Decomposition:
     """
     The driver as the rest of the program sees it.
@@ -82,6 +89,14 @@ class Decomposition:
             flaws = check(library)
             raise errors.RequestInvalid(flaws[0].message, code=flaws[0].code, flaws=flaws)
         return {"agent": chief.to_json(), "kinds": kinds.frozen(library.recipes.values())}
+
+    def uses(
+        self, recipe: library.Recipe, library: library.Library, args: Mapping[str, plain.Json]
+    ) -> list[library.Use]:
+        """
+        Return the backend of the chief.
+        """
+        return _uses(library)
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
         """

@@ -4,11 +4,11 @@ The dialect orchestrate: workflows of commands and prompts to programs, with fil
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from app import errors
-from app.dialects.orchestrate import driver, graphs, parse, schema, scopes
-from app.engine import library, plain, ports, runs
+from app.dialects.orchestrate import driver, graphs, parse, schema, scopes, variables
+from app.engine import json_text, library, plain, ports, runs
 
 
 class Orchestrate:
@@ -72,8 +72,25 @@ class Orchestrate:
             ),
         )
 
+    def uses(
+        self, recipe: library.Recipe, library: library.Library, args: Mapping[str, plain.Json]
+    ) -> Iterator[library.Use]:
+        """
+        Return the program of each provider that a step names.
+        """
+        return _uses(recipe)
+
     async def drive(self, ctx: ports.Context) -> runs.Ending:
         """
         Execute the workflow.
         """
         return await driver.drive(ctx)
+
+
+def _uses(recipe: library.Recipe) -> Iterator[library.Use]:
+    named = {spot.step["provider"] for spot in scopes.spots(recipe.document) if "provider" in spot.step}
+    for name, provider in recipe.document.get("providers", {}).items():
+        program = provider["command"][0]
+        if name in named and not any(variables.names(program)):
+            path = json_text.json_path(("providers", name, "command", 0))
+            yield library.ProgramUse(path=path, program=program)

@@ -82,6 +82,14 @@ class Prompt:
         """
         return {}
 
+    def uses(
+        self, recipe: library.Recipe, library: library.Library, args: Mapping[str, plain.Json]
+    ) -> list[library.Use]:
+        """
+        Return the backend of the prompt.
+        """
+        return _uses(args)
+
     async def drive(self, ctx: ports.Context) -> runs.Ending:
         """
         Send the prompt, and keep the reply.
@@ -102,6 +110,11 @@ class Prompt:
         ctx.fill(SLOT, slots.artifact(record, args["backend"]))
         ctx.show(slots.Progress(finished_steps=1, total_steps=1))
         return runs.Ending(reason="answered")
+
+
+def _uses(args: Mapping[str, plain.Json]) -> list[library.Use]:
+    named, continues = args.get("backend", DEFAULT_BACKEND), bool(args.get("session_created"))
+    return [library.BackendUse(path="$.args.backend", backends=(named,), continues=continues)]
 
 
 def _told(args: Mapping[str, plain.Json]) -> dict[str, plain.Json]:

@@ -22,6 +22,7 @@ STATUSES = {
     "ArgsInvalid": 400,
     "RecipeInvalid": 400,
     "TooLarge": 413,
+    "NotReady": 409,
     "Unroutable": 422,
     "NotFound": 404,
     "Conflict": 409,

@@ -112,7 +112,7 @@ async def test_a_chiefs_run_that_was_sent_on_by_hand_counts(desk: desks.Desk) ->
 @pytest.mark.parametrize("how", ["cancelled", "deleted"])
 async def test_a_chiefs_run_that_somebody_ends(desk: desks.Desk, how: str) -> None:
     """A cancelled run of the chief fails the plan; asked again, it goes on, or is made anew if it is gone."""
-    desk.place.project.say("chief*", text="", hang=True)
+    desk.place.project.say("chief*", hang=True)
     created = await desk.room.plans.create(desks.intended("tidy up"))
     session_id, run_id = created.plan.session_id, str(created.plan.chief_run_id)
     await desk.room.runs.cancel(run_id)

@@ -1,0 +1,97 @@
+"""
+Readiness: whether everything that a recipe asks can be asked here, known before anything is paid for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
+
+from app import clock, errors
+from app.control.editions import Edition
+from app.engine import library, plain
+
+TRUSTED_SECONDS = 5.0
+"""Time for which a backend that worked is not looked at again; one that lacks something always is."""
+
+Lack: TypeAlias = Callable[[str, bool], str | None]
+"""Says what keeps a backend from working here; the second argument is whether a conversation continues."""
+
+Find: TypeAlias = Callable[[str], Edition | None]
+"""Returns another recipe of the project; None where there is none that can be started."""
+
+_Asked: TypeAlias = library.BackendUse | library.ProgramUse
+
+
+class Readiness:
+    """
+    Look for what a run would lack, through the recipes that it runs as well.
+    """
+
+    def __init__(self, *, backend_lack: Lack, program_lack: Callable[[str], str | None], clock: clock.Clock) -> None:
+        self._backend_lack, self._program_lack, self._clock = backend_lack, program_lack, clock
+        self._worked: dict[tuple[str, bool], float] = {}
+
+    def lacks(self, edition: Edition, args: Mapping[str, plain.Json], find: Find) -> list[errors.Flaw]:
+        """
+        Return everything that is known to be missing, each backend and program once.
+
+        Args:
+            args: The run's arguments, defaults filled in.
+        """
+        found: dict[_Asked, tuple[str, int]] = {}
+        for use, path in _reached(edition, args, find):
+            first, count = found.get(use, (path, 0))
+            found[use] = first, count + 1
+        told = ((self._lack(use), path, count) for use, (path, count) in found.items())
+        return [_flaw(lack, path, count) for lack, path, count in told if lack is not None]
+
+    def refuse(self, edition: Edition, args: Mapping[str, plain.Json], find: Find) -> None:
+        """
+        Refuse a run that is known to lack something.
+
+        Raises:
+            errors.NotReady: with every backend and program that cannot be asked.
+        """
+        flaws = self.lacks(edition, args, find)
+        if flaws:
+            message = f"recipe {edition.recipe.recipe_id} cannot run here: {flaws[0].message}"
+            raise errors.NotReady(message, flaws=flaws)
+
+    def _lack(self, use: _Asked) -> str | None:
+        if isinstance(use, library.ProgramUse):
+            return self._program_lack(use.program)
+        lacks = [lack for name in use.backends if (lack := self._of_backend(name, use.continues)) is not None]
+        return " ".join(lacks) if lacks and len(lacks) == len(use.backends) else None
+
+    def _of_backend(self, name: str, continues: bool) -> str | None:
+        now = self._clock.monotonic()
+        if now - self._worked.get((name, continues), -TRUSTED_SECONDS) < TRUSTED_SECONDS:
+            return None
+        lack = self._backend_lack(name, continues)
+        if lack is None:
+            self._worked[name, continues] = now
+        return lack
+
+
+def _reached(edition: Edition, args: Mapping[str, plain.Json], find: Find) -> Iterator[tuple[_Asked, str]]:
+    """
+    Return each use without its place, and the place, which names the recipe where it is another one.
+    """
+    waiting, seen = [(edition, args, "")], {edition.recipe.recipe_id}
+    while waiting:
+        at, given, through = waiting.pop()
+        for use in at.uses(given):
+            if not isinstance(use, library.ChildUse):
+                yield dataclasses.replace(use, path=""), through or use.path
+                continue
+            child = find(use.recipe_id) if use.recipe_id not in seen else None
+            if child is not None and child.recipe.speaks_through not in use.computed:
+                seen.add(use.recipe_id)
+                waiting.append((child, use.args, through or use.path))
+
+
+def _flaw(lack: str, path: str, count: int) -> errors.Flaw:
+    others = f" It is needed at {count} places." if count > 1 else ""
+    return errors.Flaw(path=path, code=errors.NotReady.default_code, message=lack + others)
