@@ -163,6 +163,11 @@ def _announce(chosen: settings.Settings, address: str, announce: Callable[[str],
     announce(f"Control Room {__version__} listens on {address}")
     announce(f"project: {chosen.project.project.resolve()}")
     announce(f"data: {chosen.project.data_directory.resolve()}")
+    if bootstrap.speak_locally(chosen):
+        announce(
+            "agents speak through a small local model, which only shows the machinery; for real work, choose a backend:"
+            ' {"default_backend": "claude-code"} in agents.json of the data folder'
+        )
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
 _INSTALLED = _PACKAGE / "bundled"
+_SAMPLES = ".control-room"
 
 
 def bundled(*parts: str) -> Path:
@@ -20,3 +21,10 @@ def bundled(*parts: str) -> Path:
     """
     root = _INSTALLED if _INSTALLED.is_dir() else _PACKAGE.parent
     return root.joinpath(*parts)
+
+
+def sample(name: str) -> Path:
+    """
+    Return the folder of an example project, e.g. `sample("example")`.
+    """
+    return bundled(_SAMPLES, name)

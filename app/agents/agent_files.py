@@ -105,7 +105,7 @@ def _agent(path: Path) -> dict[str, Any]:
         "id": name,
         "archetype": ARCHETYPE,
         "tier": "t5",
-        "backend": _word(given, "backend") or DEFAULT_BACKEND,
+        **({"backend": backend} if (backend := _word(given, "backend")) else {}),
         "model": _word(given, "model"),
         "role": role,
         "modes": ["pipeline"],

@@ -95,6 +95,8 @@ class Roster:
     """Backends by name."""
     broken: tuple[BrokenFile, ...] = ()
     """Files that were left out."""
+    default_backend: str | None = None
+    """The project's `default_backend`: the backend of agents and agent recipes that name none; None: not set."""
 
     @property
     def secret_variables(self) -> frozenset[str]:

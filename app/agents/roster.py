@@ -4,6 +4,7 @@ The roster: agents and backends, read in layers from files named `agents.json`.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,11 +18,15 @@ from app.engine import library
 MAX_BYTES = 1024 * 1024
 """Largest file."""
 
+LOCAL = "local"
+"""Backend of agents of `agents.json` where neither they nor the project name one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Layered:
     agents: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     backends: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    default_backend: str | None = None
 
 
 def load(layers: Sequence[Path]) -> Roster:
@@ -45,7 +50,8 @@ def load(layers: Sequence[Path]) -> Roster:
             layered = _laid_over(layered, _read(path), path.parent)
         except errors.InputRefused as invalid:
             broken.append(BrokenFile(path=path, flaws=invalid.flaws))
-    # Through which backend they speak may be said by a later layer.
+    # A later layer may name the backend of an agent, or the default.
+    layered = _with_default(layered, described)
     silent = agent_files.unspoken(described, layered.agents, layered.backends)
     left_out = {name for name, path in described.files.items() if path in [file.path for file in silent]}
     broken += silent
@@ -53,6 +59,7 @@ def load(layers: Sequence[Path]) -> Roster:
         agents=tuple(_agent(entry) for name, entry in layered.agents.items() if name not in left_out),
         backends={name: _backend(name, entry) for name, entry in layered.backends.items()},
         broken=tuple(broken),
+        default_backend=layered.default_backend,
     )
 
 
@@ -69,7 +76,17 @@ def _with_agents(below: _Layered, agents: Mapping[str, Mapping[str, Any]]) -> _L
     return _Layered(
         agents={**own, **{name: entry for name, entry in below.agents.items() if name not in own}},
         backends=below.backends,
+        default_backend=below.default_backend,
     )
+
+
+def _with_default(layered: _Layered, described: agent_files.Described) -> _Layered:
+    usual = dict.fromkeys(described.files, agent_files.DEFAULT_BACKEND)
+    agents = {
+        name: {"backend": layered.default_backend or usual.get(name, LOCAL), **agent}
+        for name, agent in layered.agents.items()
+    }
+    return dataclasses.replace(layered, agents=agents)
 
 
 def _laid_over(below: _Layered, document: Mapping[str, Any], folder: Path) -> _Layered:
@@ -77,6 +94,7 @@ def _laid_over(below: _Layered, document: Mapping[str, Any], folder: Path) -> _L
     layered = _Layered(
         agents=agents,
         backends={**below.backends, **_backends(below.backends, document.get("backends", {}), folder)},
+        default_backend=document.get("default_backend", below.default_backend),
     )
     flaws = roster_rules.sense_flaws(document, layered.agents, layered.backends)
     if flaws:

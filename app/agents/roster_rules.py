@@ -136,6 +136,7 @@ SCHEMA: Mapping[str, plain.Json] = {
     "properties": {
         "$schema": {"type": "string"},
         "agents": {"type": "array", "items": _AGENT},
+        "default_backend": _name("Backend of agents and agent recipes that name none."),
         "backends": {"type": "object", "propertyNames": _name("Name."), "additionalProperties": _BACKEND},
     },
 }
@@ -171,6 +172,9 @@ def sense_flaws(
     found: list[errors.Flaw] = []
     for position, agent in enumerate(document.get("agents", ())):
         found += _agent_flaws(f"$.agents[{position}]", agents[agent["id"]], list(known))
+    if "default_backend" in document and document["default_backend"] not in known:
+        hint = documents.nearest(document["default_backend"], list(known))
+        found.append(errors.Flaw(path="$.default_backend", code="unknown_backend", message=f"is no backend; {hint}"))
     for name in document.get("backends", {}):
         found += _backend_flaws(f"$.backends.{name}", name, known)
     return found
@@ -183,7 +187,7 @@ def _without_secret(flaw: errors.Flaw) -> errors.Flaw:
 
 
 def _agent_flaws(path: str, agent: Mapping[str, Any], known: list[str]) -> Iterable[errors.Flaw]:
-    for name in ("archetype", "tier", "backend"):
+    for name in ("archetype", "tier"):
         if name not in agent:
             yield errors.Flaw(path=path, code="missing", message=f"lacks {name}")
     if "backend" in agent and agent["backend"] not in known:

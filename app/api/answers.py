@@ -262,6 +262,8 @@ class RecipeListed(_Answer):
     total_steps: int | None
     valid: bool
     flaws: list[FlawShown]
+    ready: bool = Field(description="Whether it is valid and every backend that a run could need works here.")
+    lacks: list[FlawShown] = Field(description="Backends and programs that a run would need and lacks.")
 
 
 class RecipeDetail(RecipeListed):
@@ -282,6 +284,8 @@ class Examined(_Answer):
     valid: bool
     recipe_id: str | None
     flaws: list[FlawShown]
+    ready: bool = Field(description="Whether it is valid and every backend that a run could need works here.")
+    lacks: list[FlawShown] = Field(description="Backends and programs that a run would need and lacks.")
     args_schema: dict[str, Any] | None
 
 

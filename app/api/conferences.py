@@ -18,6 +18,7 @@ _STARTED = declared(
     conference_bodies.ConferenceStarted,
     *BODY,
     "no_chief",
+    "backend_not_ready",
     "working_dir_refused",
     "working_dir_missing",
     "unknown_parent",

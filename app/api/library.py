@@ -28,7 +28,7 @@ async def list_recipes(desk: At, wait: lists.Wait = None, if_none_match: lists.I
 
     async def _read() -> lists.Page:
         await desk.catalogue.settle()
-        return [entry.to_json() for entry in desk.catalogue.all()], {}
+        return await asyncio.to_thread(desk.catalogue.listed), {}
 
     return await lists.answer(desk, if_none_match, wait, _read)
 

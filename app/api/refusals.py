@@ -59,6 +59,19 @@ EXAMPLES: Mapping[str, problems.Problem] = {
             flaws=[errors.Flaw(path="$.phase_a[0].tool", code="unknown_tool", message="there is no tool file_locater")],
         ),
         problems.Problem(
+            status=409,
+            code="backend_not_ready",
+            title="A backend or program that the run needs cannot work here.",
+            detail="recipe rebase cannot run here: Claude Code cannot be used: it is not installed here.",
+            flaws=[
+                errors.Flaw(
+                    path="$.args.backend",
+                    code="backend_not_ready",
+                    message="Claude Code cannot be used: it is not installed here.",
+                )
+            ],
+        ),
+        problems.Problem(
             status=400,
             code="working_dir_refused",
             title="The request is not valid.",

@@ -28,6 +28,7 @@ _STARTED = declared(
     "unknown_recipe",
     "args_invalid",
     "recipe_invalid",
+    "backend_not_ready",
     "working_dir_refused",
     "working_dir_missing",
     "unknown_parent",

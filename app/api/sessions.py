@@ -50,6 +50,7 @@ _CREATED = declared(
     *BODY,
     *TASK,
     "no_chief",
+    "backend_not_ready",
     "working_dir_refused",
     "working_dir_missing",
     "unknown_parent",
@@ -185,7 +186,7 @@ async def delete_plan(
     return Response(status_code=204)
 
 
-@router.post("/{session_id}/approve", summary="Approve a plan", responses=moved())
+@router.post("/{session_id}/approve", summary="Approve a plan", responses=moved("backend_not_ready"))
 async def approve_plan(desk: At, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None) -> Response:
     """
     Say that a draft is good as it is; it can be started then.
@@ -193,7 +194,7 @@ async def approve_plan(desk: At, session_id: SessionId, body: NoBody = None, if_
     return shown(await desk.plans.approve(session_id, seen(body, if_match)))
 
 
-@router.post("/{session_id}/start", summary="Start a plan", responses=moved())
+@router.post("/{session_id}/start", summary="Start a plan", responses=moved("backend_not_ready"))
 async def start_plan(desk: At, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None) -> Response:
     """
     Begin an approved plan, or let a paused one go on; its tasks are begun as soon as they can be. A failed or finished
@@ -210,7 +211,7 @@ async def pause_plan(desk: At, session_id: SessionId, body: NoBody = None, if_ma
     return shown(await desk.plans.pause(session_id, seen(body, if_match)))
 
 
-@router.post("/{session_id}/resume", summary="Let a paused plan go on", responses=moved())
+@router.post("/{session_id}/resume", summary="Let a paused plan go on", responses=moved("backend_not_ready"))
 async def resume_plan(desk: At, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None) -> Response:
     """
     Begin tasks again.

@@ -86,6 +86,25 @@ def backend_names(chosen: settings.Settings) -> list[str]:
     return sorted(sound_roster(chosen).backends)
 
 
+def default_backend(chosen: settings.Settings) -> str | None:
+    """
+    Return the backend that the project asks where nothing names one; None where it sets none.
+
+    Raises:
+        errors.ConfigurationError: `agents.json` cannot be used.
+    """
+    return sound_roster(chosen).default_backend
+
+
+def speak_locally(chosen: settings.Settings) -> bool:
+    """
+    Tell whether the project's agents all speak through the local model.
+    """
+    people = roster_of(chosen)
+    kinds = {people.backends[agent.backend].type for agent in people.agents if agent.backend in people.backends}
+    return kinds == {"local"}
+
+
 def examine_backend(chosen: settings.Settings, name: str) -> str | None:
     """
     Return what keeps a backend from working here, None if nothing does; nothing is started.

@@ -60,17 +60,23 @@ def reference_of(chosen: settings.Settings, people: configuration.Roster, world:
     shelved = shelf.Shelf(
         tools=registry.specs(), agents=people.agents, prompt_folders=prompt_folders(project), clock=world.clock
     )
+    unused = unused_backends(chosen, people)
     catalogue = recipes.Catalogue(
         layers=recipes.layers(resources.bundled("recipes"), project.data_directory, world.dialects),
         dialects=world.dialects,
         library=shelved.library,
+        readiness=readiness.Readiness(
+            backend_lack=lambda name, continues: unused.lack(name, continues=continues),
+            program_lack=_program_lack,
+            default_backend=people.default_backend,
+            clock=world.clock,
+        ),
         clock=world.clock,
         is_shelf_read=lambda: shelved.stands,
     )
     allowed = control_workspaces.Workspaces(
         project=project.project, allowed_roots=project.allowed_roots, data_directory=project.data_directory
     )
-    unused = unused_backends(chosen, people)
     starter = starting.Starter(
         catalogue=catalogue,
         route=route,
@@ -82,11 +88,6 @@ def reference_of(chosen: settings.Settings, people: configuration.Roster, world:
             inline_recipes=project.inline_recipes,
             backends=tuple(sorted(people.backends)),
             runs_folder=project.data_directory.absolute() / "runs",
-        ),
-        readiness=readiness.Readiness(
-            backend_lack=lambda name, continues: unused.lack(name, continues=continues),
-            program_lack=_program_lack,
-            clock=world.clock,
         ),
     )
     return Reference(

@@ -40,6 +40,7 @@ from app.control import issues as control_issues
 from app.control import talks as control_talks
 from app.control.plans import planner as control_planner
 from app.control.plans import plans as control_plans
+from app.dialects import registry as dialects
 from app.engine import conversations, file_operations, operations, plain, ports, refusals, runner, spellings
 from app.execution import measured
 from app.execution.embedded import pool, workspaces
@@ -135,14 +136,15 @@ async def build(chosen: settings.Settings, use: Use = _USUAL, world: World | Non
 
 def prepare_project(project: settings.ProjectSettings) -> Path:
     """
-    Make the data directory of a project, with folders for its own recipes and prompts; return it.
+    Make the data directory of a project, with a folder for its recipes in each language and one for prompts; return it.
 
     Raises:
         errors.ConfigurationError: it cannot be made.
     """
     kept = directory_of(project, real_world(os.environ))
     kept.prepare()
-    for folder in ("recipes", "prompts/templates"):
+    names = [f"recipes/{name}" for name in dialects.DIALECTS if name != recipes.PROJECT_DIALECT]
+    for folder in ("recipes", *names, "prompts/templates"):
         (project.data_directory / folder).mkdir(parents=True, exist_ok=True)
     return project.data_directory.resolve()
 

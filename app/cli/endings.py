@@ -99,7 +99,7 @@ def sentences(error: errors.ControlRoomError | errors.Fault) -> list[str]:
     """
     Return the lines that tell an error: what and its code, then its flaws with their places, and what to do.
     """
-    told = [formats.flaw(flaw) for flaw in _flaws(error) if flaw["message"] != error.message]
+    told = [formats.flaw(flaw) for flaw in _flaws(error) if flaw["message"] not in error.message]
     lines = [f"{error.message} [{error.code}]", *(f"  {flaw}" for flaw in told if flaw != error.message)]
     if any(flaw.get("code") == "args_type" for flaw in _flaws(error)):
         lines.append("""  what is no text is given as JSON: --arg 'NAME:=["…"]'""")

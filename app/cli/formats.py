@@ -283,5 +283,10 @@ def _facts(pairs: Sequence[tuple[str, Any]]) -> str:
 
 def _verdict(name: str, verdict: Mapping[str, Any]) -> str:
     if verdict["valid"]:
-        return f"{name}: valid"
-    return "\n".join([f"{name}: not valid", *(f"  {flaw(each)}" for each in verdict["flaws"])])
+        lacks = verdict.get("lacks") or []
+        return "\n".join([f"{name}: valid, but not ready" if lacks else f"{name}: valid", *map(_indented, lacks)])
+    return "\n".join([f"{name}: not valid", *map(_indented, verdict["flaws"])])
+
+
+def _indented(found: Mapping[str, Any]) -> str:
+    return f"  {flaw(found)}"

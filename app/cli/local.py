@@ -260,7 +260,7 @@ class FolderClient:
         """
         Return all recipes.
         """
-        return [entry.to_json() for entry in self._room.catalogue.all()]
+        return self._room.catalogue.listed()
 
     async def recipe(self, recipe_id: str) -> client.Answer:
         """

@@ -53,7 +53,9 @@ def show(place: options.Place, as_json: bool, recipe_id: str) -> int:
 @options.anywhere
 def validate(place: options.Place, as_json: bool, targets: tuple[str, ...], dialect: str | None) -> int:
     """
-    Check recipe files or recipes by their ids; without any, all recipes. Exit code 2 if one is not valid.
+    Check recipe files or recipes by their ids; without any, all recipes.
+
+    Exit code 2 if one is not valid; 5 if one that is named lacks a backend or program that a run could need.
     """
 
     async def work(connected: client.Client) -> list[client.Answer]:
@@ -61,7 +63,11 @@ def validate(place: options.Place, as_json: bool, targets: tuple[str, ...], dial
 
     verdicts = place.ask(work)
     terminal.show(verdicts, as_json, formats.verdicts)
-    return endings.ExitCode.DONE if all(verdict["valid"] for verdict in verdicts) else endings.ExitCode.USAGE
+    if not all(verdict["valid"] for verdict in verdicts):
+        return endings.ExitCode.USAGE
+    # Nobody has a backend for every bundled recipe.
+    ready = not targets or all(verdict["ready"] for verdict in verdicts)
+    return endings.ExitCode.DONE if ready else endings.ExitCode.CONFIGURATION
 
 
 @click.command()
@@ -81,11 +87,11 @@ async def _examine(connected: client.Client, target: str, dialect: str | None) -
     if _names_file(target):
         source = _read(Path(target))
         answer = await connected.validate(source, dialect or _likely(target, source), Path(target).stem)
-        return {"target": target, "valid": answer["valid"], "flaws": answer["flaws"]}
+        return _verdict(target, answer)
     entry = next((entry for entry in await connected.recipes() if entry["recipe_id"] == target), None)
     if entry is None:
         raise errors.NotFound(f"there is no file and no recipe {target!r:.200}", code="unknown_recipe")
-    return _verdict(entry)
+    return _verdict(target, entry)
 
 
 def _likely(target: str, source: str) -> str:
@@ -95,12 +101,11 @@ def _likely(target: str, source: str) -> str:
 
 
 async def _examine_all(connected: client.Client) -> list[dict[str, Any]]:
-    return [_verdict(entry) for entry in await connected.recipes()]
+    return [_verdict(entry["recipe_id"], entry) for entry in await connected.recipes()]
 
 
-def _verdict(entry: dict[str, Any]) -> dict[str, Any]:
-    flaws = entry.get("flaws") or []
-    return {"target": entry["recipe_id"], "valid": not flaws, "flaws": flaws}
+def _verdict(target: str, found: dict[str, Any]) -> dict[str, Any]:
+    return {"target": target} | {name: found[name] for name in ("valid", "flaws", "ready", "lacks")}
 
 
 def _names_file(target: str) -> bool:

@@ -13,21 +13,44 @@ import click
 from app import settings
 from app.cli import endings, formats, options, terminal
 
+_PLACES = (
+    ("recipes/*.json", "control_room: pipelines of tools and agents (docs/control_room.md)"),
+    (
+        "recipes/agent_recipes/",
+        "agent_recipes: state machines of prompts to a coding agent, JSON (docs/agent_recipes.md)",
+    ),
+    ("recipes/amplifier/", "amplifier: prompts with variables, loops and approvals, YAML (docs/amplifier.md)"),
+    ("recipes/orchestrate/", "orchestrate: workflows of commands and programs, YAML (docs/orchestrate.md)"),
+    ("prompts/", "templates of prompts"),
+    ("agents.json", "agents, backends and `default_backend` (docs/agents.md); not there until you write it"),
+)
+_NEXT = """Agents speak through a small local model at first, which only shows the machinery. For real work, choose
+a backend: write {"default_backend": "claude-code"} to .control-room/agents.json. `control-room agents check`
+shows which backends work here."""
+
 
 @click.command()
+@click.option("--example", type=click.Choice(("story", "code")), help="Put a small example into the project, too.")
 @options.as_json
 @options.in_folder
-def init(place: options.Place, as_json: bool) -> int:
+def init(place: options.Place, as_json: bool, example: str | None) -> int:
     """
-    Make `.control-room/` in a project, with folders for its own recipes and prompts; what is there stays.
+    Make `.control-room/` in a project, with a folder for recipes of each language; what is there stays.
     """
     from app import bootstrap
 
-    made = bootstrap.prepare_project(place.settings().project)
+    project = place.settings().project
+    written = bootstrap.add_sample(project.project, example) if example else []
+    made = bootstrap.prepare_project(project)
     if as_json:
-        terminal.say_json({"data_directory": str(made)})
-    else:
-        terminal.say(f"{made} is ready: recipes go into recipes/, prompts into prompts/, agents into agents.json")
+        terminal.say_json({"data_directory": str(made), "example": written})
+        return endings.ExitCode.DONE
+    terminal.say(f"{made} is ready:")
+    for name, meaning in _PLACES:
+        terminal.say(f"  {name:<24} {meaning}")
+    if written:
+        terminal.say(f"The example {example} is in {project.project}; EXAMPLE.md there describes it.")
+    terminal.say(_NEXT)
     return endings.ExitCode.DONE
 
 

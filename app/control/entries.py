@@ -68,6 +68,8 @@ class Examined:
     """The recipe, ready to be started; None where it cannot be parsed."""
     flaws: tuple[errors.Flaw, ...]
     """Everything wrong with it."""
+    lacks: tuple[errors.Flaw, ...] = ()
+    """Backends and programs that a run would need and that cannot work here."""
 
     def to_json(self) -> dict[str, plain.Json]:
         """
@@ -78,5 +80,7 @@ class Examined:
             "valid": recipe is not None and not self.flaws,
             "recipe_id": recipe.recipe_id if recipe else None,
             "flaws": [flaw.to_json() for flaw in self.flaws],
+            "ready": recipe is not None and not self.flaws and not self.lacks,
+            "lacks": [lack.to_json() for lack in self.lacks],
             "args_schema": plain.plain(recipe.args_schema) if recipe else None,
         }

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from app import clock, errors
 from app.control.editions import Edition
@@ -29,35 +29,52 @@ class Readiness:
     Look for what a run would lack, through the recipes that it runs as well.
     """
 
-    def __init__(self, *, backend_lack: Lack, program_lack: Callable[[str], str | None], clock: clock.Clock) -> None:
+    def __init__(
+        self,
+        *,
+        backend_lack: Lack,
+        program_lack: Callable[[str], str | None],
+        default_backend: str | None,
+        clock: clock.Clock,
+    ) -> None:
+        """
+        Args:
+            backend_lack: Looks at a backend.
+            program_lack: Looks at a program that is called by its name.
+            default_backend: Backend that the project's recipes ask where nothing names another one.
+        """
         self._backend_lack, self._program_lack, self._clock = backend_lack, program_lack, clock
+        self._default_backend = default_backend
         self._worked: dict[tuple[str, bool], float] = {}
+
+    def adapted(self, recipe: library.Recipe) -> library.Recipe:
+        """
+        Return the recipe with the project's default backend in the schema of its arguments.
+        """
+        name, schema = recipe.speaks_through, recipe.args_schema
+        if name is None or self._default_backend is None:
+            return recipe
+        properties: Mapping[str, Any] = schema.get("properties") or {}
+        described = {**properties.get(name, {}), "default": self._default_backend}
+        return dataclasses.replace(recipe, args_schema={**schema, "properties": {**properties, name: described}})
 
     def lacks(self, edition: Edition, args: Mapping[str, plain.Json], find: Find) -> list[errors.Flaw]:
         """
         Return everything that is known to be missing, each backend and program once.
 
         Args:
-            args: The run's arguments, defaults filled in.
+            args: The run's arguments; the default backend counts where they name none.
         """
+        name = edition.recipe.speaks_through
+        if name is not None and self._default_backend is not None:
+            args = {name: self._default_backend, **args}
         found: dict[_Asked, tuple[str, int]] = {}
         for use, path in _reached(edition, args, find):
             first, count = found.get(use, (path, 0))
             found[use] = first, count + 1
         told = ((self._lack(use), path, count) for use, (path, count) in found.items())
-        return [_flaw(lack, path, count) for lack, path, count in told if lack is not None]
-
-    def refuse(self, edition: Edition, args: Mapping[str, plain.Json], find: Find) -> None:
-        """
-        Refuse a run that is known to lack something.
-
-        Raises:
-            errors.NotReady: with every backend and program that cannot be asked.
-        """
-        flaws = self.lacks(edition, args, find)
-        if flaws:
-            message = f"recipe {edition.recipe.recipe_id} cannot run here: {flaws[0].message}"
-            raise errors.NotReady(message, flaws=flaws)
+        line_of = edition.recipe.line_of
+        return [_flaw(lack, path, line_of(path), count) for lack, path, count in told if lack is not None]
 
     def _lack(self, use: _Asked) -> str | None:
         if isinstance(use, library.ProgramUse):
@@ -92,6 +109,6 @@ def _reached(edition: Edition, args: Mapping[str, plain.Json], find: Find) -> It
                 waiting.append((child, use.args, through or use.path))
 
 
-def _flaw(lack: str, path: str, count: int) -> errors.Flaw:
+def _flaw(lack: str, path: str, line: int | None, count: int) -> errors.Flaw:
     others = f" It is needed at {count} places." if count > 1 else ""
-    return errors.Flaw(path=path, code=errors.NotReady.default_code, message=lack + others)
+    return errors.Flaw(path=path, line=line, code=errors.NotReady.default_code, message=lack + others)

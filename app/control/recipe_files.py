@@ -93,15 +93,22 @@ class RecipeFiles:
     """
 
     def __init__(
-        self, layer: Layer, dialects: Mapping[str, ports.Dialect], clock: clock.Clock, below: Sequence[Layer] = ()
+        self,
+        layer: Layer,
+        dialects: Mapping[str, ports.Dialect],
+        clock: clock.Clock,
+        below: Sequence[Layer] = (),
+        adapted: Callable[[library.Recipe], library.Recipe] = lambda recipe: recipe,
     ) -> None:
         """
         Args:
+            adapted: Returns a recipe as this project runs it.
             below: Layers whose shared files are taken where this one has none, the nearest first.
         """
         self.layer = layer
         self._sharing = (layer, *below)
-        self._dialects = dialects
+        self._dialects, self._adapted = dialects, adapted
+        self._suffixes = tuple({suffix for dialect in dialects.values() for suffix in dialect.file_suffixes})
         self._listings = [(folder.dialect, listings.Listing(folder.path, clock)) for folder in layer.folders]
         self._known: dict[_Found, RecipeFile] = {}
         self._files: tuple[RecipeFile, ...] | None = None
@@ -132,7 +139,8 @@ class RecipeFiles:
         return {file: known for file, known in self._known.items() if known.stands}
 
     def _found(self, dialect: str, listing: listings.Listing) -> Iterator[_Found]:
-        suffixes = self._dialects[dialect].file_suffixes
+        # A file with the ending of another language was put into the wrong folder, and is listed as that.
+        suffixes = self._dialects[dialect].file_suffixes if self.layer.fixed else self._suffixes
         for name in listing.names():
             if name.endswith(suffixes) and not name.startswith("."):
                 path = f"{listing.folder}/{name}"
@@ -144,21 +152,47 @@ class RecipeFiles:
             source = recipe_texts.source(path)
         except errors.RecipeInvalid as error:
             return _broken(path, dialect, *error.flaws)
+        if not path.name.endswith(self._dialects[dialect].file_suffixes):
+            return _broken(path, dialect, *self._misplaced(path, dialect, source))
         shared = recipe_texts.Shared(folders(dialect, self._sharing))
         composed = recipe_texts.compose(self._dialects[dialect], source, shared, path.stem)
         parse: _Parse = _parsed_once if self.layer.fixed else parsed
         recipe, flaws = parse(self._dialects[dialect], composed, path.stem)
-        read = (
-            _broken(path, dialect, *flaws, source=composed.source)
-            if recipe is None
-            else RecipeFile(path=path, dialect=dialect, recipe_id=recipe.recipe_id, recipe=recipe)
-        )
+        if recipe is None:
+            misplaced = self._misplaced(path, dialect, composed.source) if not self.layer.fixed else ()
+            read = _broken(path, dialect, *(misplaced or flaws), source="" if misplaced else composed.source)
+        else:
+            adapted = self._adapted(recipe)
+            read = RecipeFile(path=path, dialect=dialect, recipe_id=recipe.recipe_id, recipe=adapted)
         return dataclasses.replace(
             read,
             unmade=composed.flaws,
             beside=shared.looked_for,
             is_long=len(composed.source) > _LONG_CHARACTERS,
         )
+
+    def _misplaced(self, path: Path, dialect: str, source: str) -> tuple[errors.Flaw, ...]:
+        """
+        Return the one flaw of a file that is written in the language of another folder; nothing where it is not.
+        """
+        own = self._dialects[dialect].file_suffixes
+        fewest = len(self._flaws_as(dialect, path, source)) if path.name.endswith(own) else None
+        found = dialect
+        for name, other in self._dialects.items():
+            if name == dialect or not path.name.endswith(other.file_suffixes):
+                continue
+            count = len(self._flaws_as(name, path, source))
+            if fewest is None or count < fewest:
+                found, fewest = name, count
+        if found == dialect:
+            return ()
+        folder = next((folder.path for folder in self.layer.folders if folder.dialect == found), None)
+        message = f"is not a recipe of {dialect}, as its folder says; it reads as {found}: move it to {folder}"
+        return (errors.Flaw(path="$", code="misplaced", message=message),)
+
+    def _flaws_as(self, name: str, path: Path, source: str) -> Sequence[errors.Flaw]:
+        with recipe_texts.looked_at(path.stem, name):
+            return self._dialects[name].flaws(source, path.stem, library.Library())
 
 
 def folders(dialect: str, layers: Sequence[Layer]) -> list[Path]:

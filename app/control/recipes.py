@@ -16,6 +16,7 @@ from app import clock, errors
 from app.control import recipe_texts
 from app.control.editions import Edition
 from app.control.entries import Entry, Examined
+from app.control.readiness import Readiness
 from app.control.recipe_files import Folder, Layer, RecipeFile, RecipeFiles, folders, parsed
 from app.engine import library, plain, ports
 
@@ -50,6 +51,7 @@ class Catalogue:
         layers: Sequence[Layer],
         dialects: Mapping[str, ports.Dialect],
         library: Callable[[], library.Library],
+        readiness: Readiness,
         clock: clock.Clock,
         is_shelf_read: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -59,12 +61,13 @@ class Catalogue:
             is_shelf_read: Tells whether it need not.
         """
         self._layers = [
-            RecipeFiles(layer, dialects, clock, below=tuple(reversed(layers[:number])))
+            RecipeFiles(layer, dialects, clock, below=tuple(reversed(layers[:number])), adapted=readiness.adapted)
             for number, layer in enumerate(layers)
         ]
         self._sharing = tuple(reversed(layers))
         self._dialects = dialects
         self._library, self._is_shelf_read = library, is_shelf_read
+        self._readiness = readiness
         self._editions: dict[str, Edition] = {}
         self._listing: _Listing | None = None
         self._reading = threading.RLock()
@@ -115,14 +118,32 @@ class Catalogue:
             )
         return self._editions[entry.path]
 
-    def startable(self, recipe_id: str) -> Edition | None:
+    def adapted(self, recipe: library.Recipe) -> library.Recipe:
         """
-        Return what `get` does; None where that refuses.
+        Return a recipe of no file as this project runs it.
         """
-        try:
-            return self.get(recipe_id)
-        except errors.RequestInvalid:
-            return None
+        return self._readiness.adapted(recipe)
+
+    def listed(self) -> list[dict[str, plain.Json]]:
+        """
+        Return what lists show of every recipe, with what a run of it would lack here.
+        """
+        return [self._shown(entry) for entry in self.all()]
+
+    def refuse_unready(self, edition: Edition, args: Mapping[str, plain.Json]) -> None:
+        """
+        Refuse a run that is known to lack a backend or program.
+
+        Args:
+            args: Its arguments, defaults filled in.
+
+        Raises:
+            errors.NotReady: with every backend and program that cannot be asked.
+        """
+        flaws = self._readiness.lacks(edition, args, self._startable)
+        if flaws:
+            message = f"recipe {edition.recipe.recipe_id} cannot run here: {flaws[0].message}"
+            raise errors.NotReady(message, flaws=flaws)
 
     def recipes(self) -> list[library.Recipe]:
         """
@@ -142,7 +163,7 @@ class Catalogue:
         except errors.UnknownRecipe as error:
             raise errors.NotFound(error.message, code="recipe_not_found", detail=error.detail) from error
         recipe = entry.recipe
-        return entry.to_json() | {
+        return self._shown(entry) | {
             "args_schema": plain.plain(recipe.args_schema) if recipe else None,
             "document": plain.plain(recipe.document) if recipe else None,
             "graph": self.dialect(entry.dialect).graph(recipe) if recipe else None,
@@ -162,8 +183,9 @@ class Catalogue:
         if recipe is None:
             unsound = self._unsound(dialect, composed.source, stem, shelf)
             return Examined(edition=None, flaws=recipe_texts.all_flaws(composed.flaws, unsound) or flaws)
-        edition = Edition(recipe, shelf, self._dialects[recipe.dialect])
-        return Examined(edition=edition, flaws=edition.flaws)
+        edition = Edition(self._readiness.adapted(recipe), shelf, self._dialects[recipe.dialect])
+        lacks = self._readiness.lacks(edition, {}, self._startable)
+        return Examined(edition=edition, flaws=edition.flaws, lacks=tuple(lacks))
 
     def dialect(self, name: str) -> ports.Dialect:
         """
@@ -180,6 +202,16 @@ class Catalogue:
                 detail={"dialects": known},
             )
         return self._dialects[name]
+
+    def _startable(self, recipe_id: str) -> Edition | None:
+        try:
+            return self.get(recipe_id)
+        except errors.RequestInvalid:
+            return None
+
+    def _shown(self, entry: Entry) -> dict[str, plain.Json]:
+        lacks = self._readiness.lacks(self._editions[entry.path], {}, self._startable) if entry.usable else []
+        return entry.to_json() | {"ready": entry.usable and not lacks, "lacks": [lack.to_json() for lack in lacks]}
 
     def _stocked(self) -> library.Library:
         recipes = {entry.recipe_id: entry.recipe for entry in self.all() if entry.recipe is not None}

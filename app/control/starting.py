@@ -14,7 +14,6 @@ from app import clock, errors
 from app.agents import documents
 from app.control import arguments, requests
 from app.control.editions import Edition
-from app.control.readiness import Readiness
 from app.control.recipes import Catalogue
 from app.control.requests import ResumeRequest, StartRequest
 from app.control.routing import RoutingResult
@@ -55,7 +54,6 @@ class Starter:
         clock: clock.Clock,
         ids: clock.Ids,
         rules: StartRules,
-        readiness: Readiness,
     ) -> None:
         self._catalogue = catalogue
         self._route = route
@@ -63,7 +61,6 @@ class Starter:
         self._clock = clock
         self._ids = ids
         self._rules = rules
-        self._readiness = readiness
 
     async def prepared(
         self, request: StartRequest, parent: runs.RunStart | None = None, own: Edition | None = None
@@ -102,7 +99,7 @@ class Starter:
         recipe, args = edition.recipe, edition.fit({**seeds, **request.args})
         arguments.check_options(request.options, recipe)
         self._refuse_unknown_backend(recipe, args)
-        self._readiness.refuse(edition, args, self._catalogue.startable)
+        self._catalogue.refuse_unready(edition, args)
         working_dir = self._workspaces.choose(request.working_dir)
         now = self._clock.now()
         run_id, runs_folder = self._ids.run_id(now), self._rules.runs_folder

@@ -65,7 +65,7 @@ class Talks:
         self._beginnings = beginnings
         self._ids = ids
         self._newest: OrderedDict[str, str] = OrderedDict()
-        self._prompt = Edition(prompt.RECIPE, library.Library(), prompt.Prompt())
+        self._prompt = Edition(catalogue.adapted(prompt.RECIPE), library.Library(), prompt.Prompt())
         beginnings.listen(self._note)
 
     async def available(self) -> list[dict[str, plain.Json]]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from app import resources
 from app.dialects import registry
 from tests.acceptance import programs
 
@@ -540,6 +541,12 @@ def test_the_language_of_a_file_is_found(project: programs.Project, tmp_path: Pa
     for file in files:
         moved.append(tmp_path / f"moved-{file.name}")
         moved[-1].write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
+    # The backend of agent recipes is not installed everywhere.
+    backend = {
+        "default_backend": "here",
+        "backends": {"here": {"type": "template", "command": ["sh"], "resume": ["sh"]}},
+    }
+    (project.path / ".control-room" / "agents.json").write_text(json.dumps(backend))
     found = programs.asked("recipes", "validate", *files, *moved, project=project)
 
     assert len(found) >= 6
@@ -555,7 +562,7 @@ def test_recipes_are_validated_by_id_file_or_all(project: programs.Project, tmp_
     found = programs.asked("recipes", "validate", file, project=project, code=2)
 
     assert programs.asked("recipes", "validate", "small", project=project) == [
-        {"target": "small", "valid": True, "flaws": []}
+        {"target": "small", "valid": True, "flaws": [], "ready": True, "lacks": []}
     ]
     assert found[0]["valid"] is False
     assert len(found[0]["flaws"]) >= 2
@@ -588,10 +595,47 @@ def test_init_makes_a_project_and_can_be_repeated(tmp_path: Path):
     (folder / ".control-room" / "recipes" / "mine.json").write_text("{}")
     programs.control_room("init", "--project", folder)
 
-    assert made == {"data_directory": str(folder / ".control-room")}
+    assert made == {"data_directory": str(folder / ".control-room"), "example": []}
     assert (folder / ".control-room" / ".gitignore").exists()
     assert (folder / ".control-room" / "prompts" / "templates").is_dir()
+    assert all((folder / ".control-room" / "recipes" / name).is_dir() for name in ("agent_recipes", "amplifier"))
     assert (folder / ".control-room" / "recipes" / "mine.json").read_text() == "{}"
+
+
+def test_init_adds_an_example_that_runs(tmp_path: Path):
+    """
+    `init --example` puts a project there that runs at once, and can be repeated; files of another content stop it.
+    """
+    programs.control_room("init", "--example", "code", "--project", tmp_path)
+    programs.control_room("init", "--example", "code", "--project", tmp_path)
+    programs.control_room("run", "check_inventory", "--project", tmp_path)
+
+    assert "pass" in (tmp_path / "reports" / "tests.txt").read_text()
+
+    (tmp_path / "EXAMPLE.md").write_text("mine")
+    (tmp_path / "inventory" / "stock.py").unlink()
+    refused = programs.control_room("init", "--example", "code", "--project", tmp_path, code=5)
+
+    assert "EXAMPLE.md" in refused.stderr
+    assert not (tmp_path / "inventory" / "stock.py").exists()
+
+
+def test_checks_of_recipes_say_what_is_missing(tmp_path: Path):
+    """
+    `recipes validate`, by id and by file, and `run --dry-run` end with 5 where a needed backend cannot work here.
+    """
+    backends = {"gone": {"type": "template", "command": ["no-such-agent-program"], "resume": ["no-such-agent-program"]}}
+    programs.control_room("init", "--project", tmp_path)
+    data = tmp_path / ".control-room"
+    (data / "agents.json").write_text(json.dumps({"default_backend": "gone", "backends": backends}))
+    copied = data / "recipes" / "agent_recipes" / "rebase.json"
+    copied.write_text(resources.bundled("recipes", "agent_recipes", "rebase.json").read_text())
+
+    for command in (("recipes", "validate", "rebase"), ("recipes", "validate", copied), ("run", "rebase", "--dry-run")):
+        told = programs.control_room(*command, "--project", tmp_path, code=5)
+
+        assert "no-such-agent-program" in told.stdout + told.stderr
+    assert "no-such" in programs.control_room("recipes", "validate", "--project", tmp_path).stdout
 
 
 def test_project_that_is_no_folder_is_exit_code_5(tmp_path: Path):

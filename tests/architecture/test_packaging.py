@@ -37,8 +37,8 @@ def installed(tmp_path_factory) -> Path:
 
 
 def test_wheel_carries_every_bundled_file(installed: Path) -> None:
-    """Recipes and migrations of the checkout are all in the wheel."""
-    for name in ("recipes", "migrations"):
+    """Recipes, migrations and examples of the checkout are all in the wheel."""
+    for name in ("recipes", "migrations", ".control-room/example", ".control-room/example-code"):
         beside = {path.relative_to(sources.ROOT / name) for path in _files(sources.ROOT / name)}
         inside = {
             path.relative_to(installed / "app" / "bundled" / name)

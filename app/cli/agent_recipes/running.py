@@ -62,7 +62,7 @@ async def _examine(connected: local.FolderClient, project: projects.Project, req
     from app import bootstrap
 
     await showing.of_this_language(connected, request.recipe_id or "")
-    backend = request.args.get("backend", DEFAULT_BACKEND)
+    backend = request.args.get("backend") or bootstrap.default_backend(project.settings()) or DEFAULT_BACKEND
     problem = bootstrap.examine_backend(project.settings(), backend)
     if problem is not None:
         raise errors.ConfigurationError(problem, code="backend_unusable", detail={"backend": backend})

@@ -49,6 +49,7 @@ class Maker:
 
         Raises:
             errors.RequestInvalid: `no_chief`, `tasks_invalid`, or a field cannot be what it is; with every flaw found.
+            errors.NotReady: the chief's backend cannot work here.
         """
         requests.check(new)
         plan = await self._framed(session_id, new, at)
@@ -60,6 +61,15 @@ class Maker:
         await self._scoper.settle()
         found = edits.in_order(self._scoped(plan, wanted, new.tasks))
         return rules.settled(dataclasses.replace(plan, tasks=found), {})
+
+    def refuse_unready(self, plan: plans.Plan) -> None:
+        """
+        Refuse to begin a plan whose tasks would lack a backend here.
+
+        Raises:
+            errors.NotReady: with every flaw of every such task.
+        """
+        self._scoper.refuse_unready(plan)
 
     def task(self, plan: plans.Plan, new: NewTask) -> plans.Task:
         """

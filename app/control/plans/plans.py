@@ -128,8 +128,11 @@ class Plans:
     async def approve(self, session_id: str, revision: int | None = None) -> plans.Plan:
         """
         Say that a draft is good as it is.
+
+        Raises:
+            errors.NotReady: a task's run would lack a backend here.
         """
-        return await self._change(session_id, revision, moves.approved)
+        return await self._change(session_id, revision, self._ready(moves.approved))
 
     async def start(self, session_id: str, revision: int | None = None) -> plans.Plan:
         """
@@ -138,6 +141,7 @@ class Plans:
 
         Raises:
             errors.RequestInvalid: `no_chief`.
+            errors.NotReady: a task's run, or the chief, would lack a backend here.
         """
         return await self._change(session_id, revision, self._started)
 
@@ -150,8 +154,11 @@ class Plans:
     async def resume(self, session_id: str, revision: int | None = None) -> plans.Plan:
         """
         Let a paused plan go on.
+
+        Raises:
+            errors.NotReady: a task's run would lack a backend here.
         """
-        return await self._change(session_id, revision, moves.resumed)
+        return await self._change(session_id, revision, self._ready(moves.resumed))
 
     async def reorder(self, session_id: str, order: Sequence[int], revision: int | None = None) -> plans.Plan:
         """
@@ -294,9 +301,17 @@ class Plans:
             # The plan is made; the planner asks the chief as soon as that can be.
             return plan
 
+    def _ready(self, move: Callable[[plans.Plan, str], plans.Plan]) -> Callable[[plans.Plan, str], plans.Plan]:
+        def made(plan: plans.Plan, at: str) -> plans.Plan:
+            changed = move(plan, at)
+            self._maker.refuse_unready(changed)
+            return changed
+
+        return made
+
     async def _started(self, plan: plans.Plan, at: str) -> plans.Plan:
         if plan.status is not plans.PlanState.FAILED or plan.tasks or plan.created_by != plans.BY_CHIEF:
-            return moves.started(plan, at)
+            return self._ready(moves.started)(plan, at)
         self._chief.check()
         run_id = plan.chief_run_id
         if run_id is not None and not await self._advance.sent_on(run_id):

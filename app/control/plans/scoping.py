@@ -110,6 +110,27 @@ class Scoper:
             return _quiet(routed)
         return _asking(routed, self._what_else(routed, wants))
 
+    def refuse_unready(self, plan: plans.Plan) -> None:
+        """
+        Refuse to begin a plan with a task whose run would lack a backend here.
+
+        Raises:
+            errors.NotReady: with every flaw of every such task.
+        """
+        flaws: list[errors.Flaw] = []
+        for number, task in enumerate(plan.tasks):
+            if task.recipe_id is None or task.run_id is not None or task.status is plans.TaskState.DONE:
+                continue
+            try:
+                self._starter.prepare(tasks.run_request(plan, task))
+            except errors.NotReady as lacking:
+                flaws += [dataclasses.replace(flaw, path=f"$.tasks[{number}]") for flaw in lacking.flaws]
+            except errors.RequestInvalid:
+                # It is asked about when its turn comes.
+                continue
+        if flaws:
+            raise errors.NotReady(f"the plan cannot begin here: {flaws[0].message}", flaws=flaws)
+
     def unrouted(self, task: plans.Task) -> dict[str, plain.Json]:
         """
         Return the arguments of a task without what the router has found in its words.
@@ -196,6 +217,9 @@ class Scoper:
             return _Wants(flaws=[flaw], error=error)
         except errors.RequestInvalid as error:
             return _sorted(error)
+        except errors.NotReady:
+            # The machine lacks something, not the task.
+            return _Wants()
         return _Wants()
 
     # -- questions

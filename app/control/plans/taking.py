@@ -40,10 +40,13 @@ class Chief:
 
         Raises:
             errors.RequestInvalid: `no_chief`.
+            errors.NotReady: the chief's backend cannot work here.
         """
-        flaws = decomposition.check(self._library())
+        shelf = self._library()
+        flaws = decomposition.check(shelf)
         if flaws:
             raise errors.RequestInvalid(flaws[0].message, code=flaws[0].code, flaws=flaws)
+        self._catalogue.refuse_unready(Edition(decomposition.RECIPE, shelf, decomposition.Decomposition()), {})
 
     async def start(self, plan: plans.Plan) -> str:
         """

@@ -76,6 +76,18 @@ def test_agents_of_the_project_come_first(tmp_path: Path) -> None:
     assert found.agents[0].modes == ("pipeline",)
 
 
+def test_the_projects_default_backend_counts_where_nothing_names_one(tmp_path: Path) -> None:
+    """An agent without a backend speaks through the project's default, else the local model; a named one wins."""
+    silent = [{"id": "critic-001", "archetype": "critic", "tier": "t3"}]
+    bundled = {"agents": [*silent, PLANNER], "backends": BUNDLED["backends"] | {"codex": {"type": "codex"}}}
+    usual = load(tmp_path, bundled)
+    chosen = load(tmp_path, bundled, {"default_backend": "codex"})
+
+    assert [agent.backend for agent in usual.agents] == ["local", "local"]
+    assert [agent.backend for agent in chosen.agents] == ["codex", "local"]
+    assert (usual.default_backend, chosen.default_backend) == (None, "codex")
+
+
 def test_a_backend_of_another_type_keeps_nothing(tmp_path: Path) -> None:
     """Where a later layer changes the type of a backend, what the old type was told is forgotten."""
     below = {"backends": {"b": {"type": "scripted", "file": "a.json", "models": {"opus": "big"}}}}
@@ -119,7 +131,7 @@ def test_a_missing_layer_is_empty(tmp_path: Path) -> None:
         ({"agent": []}, [("$.agent", "unknown")]),
         ({"agents": {}}, [("$.agents", "type")]),
         ({"agents": [{}]}, [("$.agents[0]", "missing")]),
-        ({"agents": [{"id": "new"}]}, [("$.agents[0]", "missing")] * 3),
+        ({"agents": [{"id": "new"}]}, [("$.agents[0]", "missing")] * 2),
         ({"agents": [{"id": "planner-001", "tier": "t2"}]}, [("$.agents[0].tier", "choice")]),
         ({"agents": [{"id": "planner-001", "evidence": "yes"}]}, [("$.agents[0].evidence", "choice")]),
         ({"agents": [{"id": "planner-001", "modes": ["all"]}]}, [("$.agents[0].modes[0]", "choice")]),

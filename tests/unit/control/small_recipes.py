@@ -8,6 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from app import clock
+from app.control import readiness
 from app.engine import library
 
 TOOLS = {
@@ -26,6 +28,11 @@ TOOLS = {
 
 LIBRARY = library.Library(tools=TOOLS)
 """What these recipes may refer to."""
+
+READY = readiness.Readiness(
+    backend_lack=lambda *_: None, program_lack=lambda _: None, default_backend=None, clock=clock.FakeClock()
+)
+"""A machine on which every backend works."""
 
 
 def recipe(recipe_id: str, **fields: Any) -> dict[str, Any]:

@@ -29,7 +29,11 @@ class Project:
         self.library = small_recipes.LIBRARY
         self.clock = clock.FakeClock()
         self.catalogue = recipes.Catalogue(
-            layers=layers, dialects=registry.DIALECTS, library=lambda: self.library, clock=self.clock
+            layers=layers,
+            dialects=registry.DIALECTS,
+            library=lambda: self.library,
+            readiness=small_recipes.READY,
+            clock=self.clock,
         )
 
     def bundle(self, recipe_id: str, name: str | None = None, **fields: object) -> Path:
@@ -113,6 +117,26 @@ def test_a_broken_file_is_listed_and_others_work(project: Project, content: str,
     assert entry.flaws
     assert code is None or entry.flaws[0].code == code
     assert project.catalogue.get("good").recipe.recipe_id == "good"
+
+
+@pytest.mark.parametrize(
+    ("folder", "name", "content", "right"),
+    [
+        ("", "flow.yaml", "version: '1.1'\nsteps:\n- {name: A, command: ['true']}\n", "orchestrate"),
+        ("", "review.yml", "name: review\ndescription: d\nversion: 1.0.0\nsteps: []\n", "amplifier"),
+        ("orchestrate", "talk.yaml", "name: talk\ndescription: d\nversion: 1.0.0\nsteps:\n- {id: a}\n", "amplifier"),
+        ("", "machine.json", '{"id": "machine", "label": "l", "description": "d", "steps": {}}', "agent_recipes"),
+    ],
+)
+def test_a_file_in_the_folder_of_another_language_is_listed(
+    project: Project, folder: str, name: str, content: str, right: str
+) -> None:
+    """A file of another language is listed with one flaw, which names the folder that it belongs in."""
+    path = small_recipes.write(project.own / folder, name, content)
+    entry = next(entry for entry in project.catalogue.all() if entry.path == str(path))
+
+    assert [flaw.code for flaw in entry.flaws] == ["misplaced"]
+    assert entry.flaws[0].message.endswith(f"move it to {project.own / right}")
 
 
 def test_a_broken_recipe_is_not_started(project: Project) -> None:

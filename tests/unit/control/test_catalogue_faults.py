@@ -10,6 +10,7 @@ from app import clock
 from app.control import recipes
 from app.dialects import registry
 from app.engine import library
+from tests.unit.control import small_recipes
 
 BROKEN = {
     "recipe_id": "broken",
@@ -31,7 +32,11 @@ def _catalogue(root):
     shelf = library.Library(tools={"finder": library.ToolSpec(name="finder", description="", args_schema=schema)})
     layers = recipes.layers(root / "bundled", root / "project", registry.DIALECTS)
     return recipes.Catalogue(
-        layers=layers, dialects=registry.DIALECTS, library=lambda: shelf, clock=clock.SystemClock()
+        layers=layers,
+        dialects=registry.DIALECTS,
+        library=lambda: shelf,
+        readiness=small_recipes.READY,
+        clock=clock.SystemClock(),
     )
 
 

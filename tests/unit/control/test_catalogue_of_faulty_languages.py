@@ -68,6 +68,7 @@ def _catalogue(root, **changed):
         layers=recipes.layers(root / "bundled", root, dialects),
         dialects=dialects,
         library=lambda: small_recipes.LIBRARY,
+        readiness=small_recipes.READY,
         clock=clock.SystemClock(),
     )
 

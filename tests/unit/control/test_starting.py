@@ -21,13 +21,7 @@ async def renew(dialect: str, **asked: Any) -> dict[str, Any]:
     Ask what a resume puts in place of the facts of a run; neither recipes nor folders are looked at.
     """
     starter = starting.Starter(
-        catalogue=NOTHING,
-        route=NOTHING,
-        workspaces=NOTHING,
-        clock=NOTHING,
-        ids=NOTHING,
-        rules=NOTHING,
-        readiness=NOTHING,
+        catalogue=NOTHING, route=NOTHING, workspaces=NOTHING, clock=NOTHING, ids=NOTHING, rules=NOTHING
     )
     return await starter.renewed(samples.start(dialect=dialect, recipe_id=dialect), requests.ResumeRequest(**asked))
 

@@ -1,0 +1,1 @@
+"""An inventory of a shop."""
