@@ -79,7 +79,7 @@ def test_agents_of_the_project_come_first(tmp_path: Path) -> None:
 def test_the_projects_default_backend_counts_where_nothing_names_one(tmp_path: Path) -> None:
     """An agent without a backend speaks through the project's default, else the local model; a named one wins."""
     silent = [{"id": "critic-001", "archetype": "critic", "tier": "t3"}]
-    bundled = {"agents": [*silent, PLANNER], "backends": BUNDLED["backends"] | {"codex": {"type": "codex"}}}
+    bundled = {"agents": [*silent, PLANNER], "backends": {"local": {"type": "local"}, "codex": {"type": "codex"}}}
     usual = load(tmp_path, bundled)
     chosen = load(tmp_path, bundled, {"default_backend": "codex"})
 
