@@ -194,10 +194,7 @@ class AskingDriver(Protocol):
 
     def uses(self, recipe: Recipe, library: Library, args: Mapping[str, plain.Json]) -> Iterable[Use]:
         """
-        Return every backend, program of a model and other recipe that a run could need, with its place.
-
-        Args:
-            args: The run's arguments, defaults filled in.
+        Return every backend, program of a model and other recipe that a run with these arguments could need.
         """
 
 
