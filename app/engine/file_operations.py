@@ -47,7 +47,7 @@ class WaitForFiles(Operation):
     """
     Wait until files are there; the output is `{"files", "wait_duration_ms", "poll_count", "timed_out"}`.
 
-    When `timeout_seconds` are over, which a restart does not begin anew, the try fails with the code `timeout`.
+    When `timeout_seconds` are over in the life of one process, the try fails with the code `timeout`.
     """
 
     kind: ClassVar[str] = "wait_for_files"
@@ -59,6 +59,8 @@ class WaitForFiles(Operation):
     """Files that are enough."""
     poll_ms: float = 500
     """Time between two looks, in milliseconds."""
+    literal: str | None = None
+    """Pattern that is looked for before the other one; files that fit it are enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ Journal lines: what one finished try of a step looks like in steps.jsonl (execut
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,7 +12,7 @@ from app import clock
 from app.engine import plain
 from app.engine.conductor import Ask
 from app.engine.operations import AgentCall, Operation, Refusal, ToolCall
-from app.engine.records import BlobRef, Result
+from app.engine.records import BlobRef, Record, Result
 from app.engine.states import StepState
 
 _RECEIPT_DIGITS = 20
@@ -57,6 +57,8 @@ class Try:
     """Its output."""
     retry_at: str | None
     """When the next try is due; None: this one is final."""
+    earlier: Sequence[Record] = ()
+    """Tries before it, which were not final."""
 
 
 def receipt_id(run_id: str, key: str, attempt: int) -> str:
@@ -117,4 +119,12 @@ def line(
         "final": done.retry_at is None,
         "retry_at": done.retry_at,
         **({"finish": result.finish} if result.finish else {}),
+        **_earlier(done.earlier),
     }
+
+
+def _earlier(tries: Sequence[Record]) -> dict[str, plain.Json]:
+    if not tries:
+        return {}
+    milliseconds = sum(float(record.line.get("duration_ms") or 0) for record in tries)
+    return {"earlier": {"started_at": tries[0].started_at, "duration_ms": round(milliseconds, 3)}}

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from app import clock, errors
-from app.engine import file_operations, gates, journal_lines, operations, plain, ports, probes, verdicts
+from app.engine import gates, journal_lines, operations, plain, ports, probes, verdicts
 from app.engine.conductor import Ask
 from app.engine.decisions import DecisionKind
 from app.engine.events import EventType
@@ -321,6 +321,7 @@ class Stepper:
             duration_seconds=self._equipment.clock.monotonic() - work.began,
             result=result,
             content=_content(result.output),
+            earlier=work.history,
             retry_at=None if delay is None else clock.stamp(now + timedelta(seconds=delay)),
         )
 
@@ -387,8 +388,6 @@ def _due_seconds(operation: operations.Operation) -> float | None:
             return operation.seconds
         case operations.Gate():
             return operation.expires_seconds
-        case file_operations.WaitForFiles():
-            return operation.timeout_seconds
     return None
 
 

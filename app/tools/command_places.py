@@ -44,16 +44,13 @@ def folder(workspace: Workspace, path: str) -> Path | int:
 
 def output(workspace: Workspace, path: str) -> int:
     """
-    Return the descriptor of an empty file, which is the caller's; folders on the way are made.
+    Return the descriptor of an empty file, which is the caller's; folders on the way are made, and links followed.
 
     Raises:
         errors.ToolFailed: `path_outside_workspace`, `workspace_missing`, `not_a_file`, `write_failed`.
     """
-    *folders, name = components(path) or ("",)
-    if not name:
-        raise failures.not_a_file(path)
     with Descent(workspace.root, path) as descent:
-        descent.enter(folders, create=True)
+        name = descent.reach(components(path))
         try:
             file = os.open(name, _WRITTEN, _MODE, dir_fd=descent.folder)
         except IsADirectoryError:

@@ -120,6 +120,25 @@ class Descent:
             raise failures.of_system(self._path, error) from error
         raise failures.not_a_file(self._path)
 
+    def reach(self, parts: Iterable[str]) -> str:
+        """
+        Go down to where a file is or can be, folders on the way made and links followed, and return its name there.
+
+        Raises:
+            errors.ToolFailed: `not_a_file` where the path leads to a folder that links have named.
+        """
+        pending = deque(parts)
+        try:
+            while pending:
+                name = self._next_real(pending)
+                if name is not None and not pending:
+                    return name
+                if name is not None:
+                    self._hold(self._opened_folder(name, create=True))
+        except OSError as error:
+            raise failures.of_system(self._path, error, "write_failed") from error
+        raise failures.not_a_file(self._path)
+
     def status(self, parts: Iterable[str]) -> os.stat_result:
         """
         Return the status of whatever a path leads to: a file, a folder, or anything else.

@@ -5,6 +5,7 @@ Perform `wait_for_files`: files that somebody else puts into the workspace.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from app import clock
 from app.engine import file_operations, plain, ports, records, states
@@ -33,8 +34,8 @@ class WaitForFilesPerformer:
         """
         Perform one try of a `file_operations.WaitForFiles`: look at once, at every poll, and when the time is over.
 
-        The output of a try that fails with `timeout` is complete. The time goes on while the service is down; polls are
-        counted from its last start.
+        The output of a try that fails with `timeout` is complete. Time and polls are counted from the last start of the
+        process: while it was down, nobody could look.
 
         Raises:
             errors.ToolFailed: as `globs.fitting`.
@@ -42,12 +43,12 @@ class WaitForFilesPerformer:
         operation = call.operation
         assert isinstance(operation, file_operations.WaitForFiles)
         root = self._workspaces.of(call.run).root
-        span = _Span.of(call.due_at, operation.timeout_seconds, self._clock)
+        span = _Span(begun=self._clock.monotonic(), seconds=operation.timeout_seconds or float("inf"))
         pause = max(operation.poll_ms / 1000, SHORTEST_POLL_SECONDS)
         polls = 0
         while True:
             is_last = span.left_seconds(self._clock) <= 0
-            files = await self._threads.run(lambda: globs.fitting(root, operation.pattern))
+            files = await self._threads.run(lambda: _found(root, operation))
             polls += 1
             if is_last or len(files) >= operation.min_count:
                 return _result(operation, files, span.waited_ms(self._clock), polls)
@@ -58,29 +59,22 @@ class WaitForFilesPerformer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Span:
     """
-    The time of a wait, measured by a clock that never runs backwards since it was taken up.
+    The time of a wait, measured by a clock that never runs backwards.
     """
 
-    taken_up: float
-    before_seconds: float
+    begun: float
     seconds: float
 
-    @classmethod
-    def of(cls, due_at: str | None, timeout_seconds: float | None, time: clock.Clock) -> _Span:
-        taken_up = time.monotonic()
-        if timeout_seconds is None:
-            return cls(taken_up=taken_up, before_seconds=0, seconds=float("inf"))
-        left = timeout_seconds
-        if due_at is not None:
-            # A clock that was set back makes no wait longer.
-            left = min((clock.instant(due_at) - time.now()).total_seconds(), timeout_seconds)
-        return cls(taken_up=taken_up, before_seconds=timeout_seconds - left, seconds=left)
-
     def left_seconds(self, time: clock.Clock) -> float:
-        return self.seconds - (time.monotonic() - self.taken_up)
+        return self.seconds - (time.monotonic() - self.begun)
 
     def waited_ms(self, time: clock.Clock) -> int:
-        return round((self.before_seconds + time.monotonic() - self.taken_up) * 1000)
+        return round((time.monotonic() - self.begun) * 1000)
+
+
+def _found(root: Path, wanted: file_operations.WaitForFiles) -> list[str]:
+    found = globs.fitting(root, wanted.literal) if wanted.literal is not None else []
+    return found if len(found) >= wanted.min_count else globs.fitting(root, wanted.pattern)
 
 
 def _result(operation: file_operations.WaitForFiles, files: list[str], waited_ms: int, polls: int) -> records.Result:

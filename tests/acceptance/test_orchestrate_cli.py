@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -78,6 +79,15 @@ def state(workspace: Workspace) -> dict[str, Any]:
     """
     shown: dict[str, Any] = json.loads((latest(workspace) / "state.json").read_text())
     return shown
+
+
+def waits(workspace: Workspace) -> bool:
+    """
+    Tell whether the newest run has come to its step Wait.
+    """
+    if not (workspace.runs / "latest" / "state.json").exists():
+        return False
+    return bool(state(workspace)["steps"]["Wait"]["status"] == "running")
 
 
 def again(workspace: Workspace, *arguments: str, code: int = 0) -> Finished:
@@ -527,6 +537,52 @@ def test_a_run_is_resumed_where_it_works(workspace: Workspace, tmp_path: Path):
         assert f"works in {workspace.path}" in refused.stderr
 
 
+def test_waits_and_processes_left_behind_are_told(workspace: Workspace):
+    """
+    What is waited for, and what a command has left running, stands on stdout, in the state and in the log.
+    """
+    wait = {"name": "Wait", "wait_for": {"glob": "go", "timeout_sec": 60, "poll_ms": 20}}
+    workspace.flow(shell("Leave", "sleep 600 & echo left"), wait)
+    with going("run", FLOW, workspace=workspace) as process:
+        until(lambda: waits(workspace), "the state shows the wait")
+        waiting = state(workspace)["steps"]["Wait"]
+        workspace.write("go")
+        out, err = process.communicate(timeout=30)
+    logged = [json.loads(line) for line in (latest(workspace) / "logs/orchestrator.log").read_text().splitlines()]
+    told = {line["step"]: line for line in logged if line["message"] == "recipe.note"}
+    left = state(workspace)["steps"]["Leave"]
+
+    assert process.wait() == 0, err
+    assert waiting == {"status": "running", "waits_for": "go", "min_count": 1, "timeout_sec": 60}
+    assert "[2/2] Wait: waiting for a file: go (at most 60s)\n" in out
+    assert "[1/2] Leave: left 1 process running, which was ended\n" in out
+    assert (left["leftovers"], left["survivors"]) == (1, 0)
+    assert [told[key]["level"] for key in ("Wait.waiting", "Leave.left_behind")] == ["info", "warning"]
+
+
+def test_a_wait_is_not_over_because_nobody_looked(workspace: Workspace):
+    """
+    Time in which the run had no process does not count: a resumed wait has its whole time.
+    """
+    wait = {"name": "Wait", "wait_for": {"glob": "go", "timeout_sec": 1.5, "poll_ms": 20}}
+    workspace.flow(wait)
+    with going("run", FLOW, workspace=workspace) as process:
+        until(lambda: waits(workspace), "the wait has begun")
+        process.kill()
+        process.wait()
+    begun = time.monotonic()
+    until(lambda: time.monotonic() - begun > 2, "its time would be over")
+    with going("resume", "latest", workspace=workspace) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        workspace.write("go")
+        err = process.communicate(timeout=30)[1]
+
+    assert process.wait() == 0, err
+    assert "resumed" in first
+    assert state(workspace)["steps"]["Wait"]["timed_out"] is False
+
+
 def test_an_archive_is_made_of_what_a_run_leaves(workspace: Workspace):
     """
     It lies in the run's folder unless it is to lie elsewhere, and a run that fails has none.
@@ -536,7 +592,7 @@ def test_an_archive_is_made_of_what_a_run_leaves(workspace: Workspace):
     archive = latest(workspace) / "processed.zip"
     orchestrate("run", FLOW, "--archive-processed", "out.zip", "--context", "code=1", workspace=workspace, code=1)
 
-    assert zipfile.ZipFile(archive).namelist() == ["now/", "now/a.task"]
+    assert zipfile.ZipFile(archive).namelist() == ["processed/now/", "processed/now/a.task"]
     assert not (workspace.path / "out.zip").exists()
 
 

@@ -231,6 +231,7 @@ MADE: Mapping[str, Callable[[Path], Recordable]] = {
     **{f"amplifier/{name}": amplifier.made(name) for name in amplifier.RUNS},
     "orchestrate/queue": lambda project: shows.queue(),
     "orchestrate/failing": lambda project: shows.failing(),
+    "orchestrate/names": lambda project: shows.names(),
 }
 """Every run that is recorded, and how it was made."""
 

@@ -7,6 +7,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+WAITING, LEFT_BEHIND = "waiting", "left_behind"
+"""Parts of keys under which waits, and processes that commands have left behind, are told."""
+
 _PART = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9_-]*)(?:#\d+)?(?:\[(?P<index>\d+)\])?")
 
 

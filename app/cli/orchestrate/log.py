@@ -57,7 +57,10 @@ class Log:
         level = _LEVEL_OF.get(type, logging.INFO)
         if type == "run.ended" and told.get("error"):
             level = logging.ERROR
-        if key and keys.read(key).part and type in ("step.started", "step.finished"):
+        part = keys.read(key).part if key else ""
+        if type == "recipe.note":
+            level = {keys.WAITING: logging.INFO, keys.LEFT_BEHIND: logging.WARNING}.get(part, level)
+        if part and type in ("step.started", "step.finished"):
             level = logging.DEBUG
         self.say(level, type, told, step=key)
 

@@ -36,6 +36,8 @@ class Processed:
 
     folder: Path
     """Where it really lies: inside the workspace, and not the workspace itself."""
+    name: str
+    """Its name, under which an archive holds it."""
 
     def clean(self) -> None:
         """
@@ -58,7 +60,7 @@ class Processed:
 
     def archive(self, target: Path) -> None:
         """
-        Put everything in it into an archive, which appears whole or not at all.
+        Put it into an archive under its name, which appears whole or not at all.
         """
         target.parent.mkdir(parents=True, exist_ok=True)
         fresh = target.with_name(f".{target.name}.{os.getpid()}")
@@ -66,7 +68,7 @@ class Processed:
             with fresh.open("xb") as file:
                 with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
                     for path in _below(self.folder):
-                        _add(archive, path, str(path.relative_to(self.folder)))
+                        _add(archive, path, f"{self.name}/{path.relative_to(self.folder)}")
                 file.flush()
                 os.fsync(file.fileno())
             fresh.replace(target)
@@ -112,7 +114,7 @@ def of(workflow: Workflow, place: Place) -> Processed:
         raise _refused(named, "is where the runs lie")
     if any(path.is_relative_to(folder) for path in (workflow.path, workflow.path.resolve())):
         raise _refused(named, "is where the workflow lies")
-    return Processed(folder=folder)
+    return Processed(folder=folder, name=Path(named).name)
 
 
 def target(asked: str, place: Place) -> Path:

@@ -106,6 +106,8 @@ class Telling:
             terminal.say(f"run {self._run_id} {what}: {root}")
 
     def _tell_step(self, event: Mapping[str, Any]) -> None:
+        if event["type"] == "recipe.note":
+            self._tell_note(keys.read(event["key"]), event.get("data") or {})
         if event["type"] not in ("step.finished", "step.failed", "step.retrying", "step.interrupted"):
             return
         key, told = keys.read(event["key"]), event.get("data") or {}
@@ -117,6 +119,11 @@ class Telling:
         took = f" ({told['duration_ms'] / 1000:.1f}s)" if told.get("duration_ms") is not None else ""
         why = f": {formats.error(told['error'])}" if told.get("error") else ""
         terminal.say(f"[{number}/{len(self._steps)}] {key.step}: {_SHOWN.get(status, status)}{took}{why}")
+
+    def _tell_note(self, key: keys.Key, told: Mapping[str, Any]) -> None:
+        if key.outermost in self._steps and (note := _note(key.part, told)):
+            number = self._steps.index(key.outermost) + 1
+            terminal.say(f"[{number}/{len(self._steps)}] {key.step}: {note}")
 
     @contextlib.asynccontextmanager
     async def _drawn(self, connected: clients.WorkflowClient) -> AsyncIterator[drawing.Drawing | None]:
@@ -161,6 +168,18 @@ class Telling:
             "run_id": self._run_id, **state, "status": status or detail["status"], **told, "run_root": root,
             "exit_code": int(ending),
         }  # fmt: skip
+
+
+def _note(kind: str, told: Mapping[str, Any]) -> str:
+    match kind:
+        case keys.WAITING:
+            files = "a file" if told["min_count"] == 1 else f"{told['min_count']} files"
+            return f"waiting for {files}: {formats.cell(told['waits_for'])} (at most {told['timeout_sec']:g}s)"
+        case keys.LEFT_BEHIND:
+            left, alive = told["leftovers"], told["survivors"]
+            ended = "1 process running, which was" if left == 1 else f"{left} processes running, which were"
+            return f"left {ended} ended{f'; {alive} could not be' if alive else ''}"
+    return ""
 
 
 def _read(root: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from app import errors
-from app.dialects.orchestrate import driver, graphs, parse, schema, scopes, variables
+from app.dialects.orchestrate import driver, graphs, parse, schema, scopes, taking, variables
 from app.engine import json_text, library, plain, ports, runs
 
 
@@ -17,7 +17,7 @@ class Orchestrate:
     """
 
     name: str = parse.DIALECT
-    driver_version: int = 1
+    driver_version: int = taking.CURRENT_VERSION
     file_suffixes: tuple[str, ...] = (".yaml", ".yml")
 
     def parse(self, source: str, stem: str) -> library.Recipe:

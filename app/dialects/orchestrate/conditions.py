@@ -64,4 +64,4 @@ def _text(value: plain.Json, filler: variables.Filler) -> str:
 
 
 def _pattern(template: str | None, filler: variables.Filler) -> str | None:
-    return None if template is None else filler.text(template)
+    return None if template is None else filler.pattern(template)

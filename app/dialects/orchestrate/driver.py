@@ -63,7 +63,7 @@ class _Workflow:
         if visit > MOST_VISITS:
             message = f"the flow came through {name} more than {MOST_VISITS} times"
             raise errors.RunFailed(message, code="runs_in_circles", key=frame.key(name, visit))
-        frame.running = name
+        frame.running, frame.running_facts = name, {}
         spot = self._spot(frame, step, frame.key(name, visit), visit)
         return await (self._loop if "for_each" in step else self._take)(frame, step, spot)
 
@@ -138,7 +138,7 @@ class _Workflow:
         index = None if frame.outer is not None else frame.positions[step["name"]]
         slot = f"{frame.prefix}{step['name']}"
         place = records.Place(step_id=step["name"], step_index=index, output_slot=slot, visit=visit)
-        return taking.Spot(key=key, place=place, scope=self._scope(frame))
+        return taking.Spot(key=key, place=place, scope=self._scope(frame), running=frame.running_facts)
 
     def _scope(self, frame: frames.Frame) -> variables.Scope:
         return variables.Scope(run=self._facts, context=self._ctx.run.args, loops=frame.loops, steps=frame.seen())

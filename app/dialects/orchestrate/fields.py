@@ -289,6 +289,21 @@ def found(
                 yield from found(field.below, inner, (*here, *parts))
 
 
+def objects(
+    kind: str, value: plain.Json, place: json_text.Parts = ()
+) -> Iterator[tuple[json_text.Parts, str, Mapping[str, plain.Json]]]:
+    """
+    Return an object and every one below it, with place and kind.
+    """
+    if not isinstance(value, dict):
+        return
+    yield place, kind, value
+    for field in KINDS[kind]:
+        if field.below is not None and field.name in value:
+            for parts, inner in _held(field, value[field.name]):
+                yield from objects(field.below, inner, (*place, field.name, *parts))
+
+
 def completed(kind: str, value: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
     """
     Return a valid object with the defaults of all fields that it leaves out.

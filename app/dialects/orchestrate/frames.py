@@ -36,6 +36,8 @@ class Frame:
     """Loops of it that were entered, by name."""
     running: str | None = None
     """Step that is being taken."""
+    running_facts: dict[str, plain.Json] = field(init=False, default_factory=dict)
+    """What the state shows of it."""
     exit_code: int | None = None
     """Exit code of the step taken last; None if it was skipped."""
     failed: bool = False
@@ -78,7 +80,7 @@ class Frame:
             if name in self.inside:
                 told[name] = self.inside[name].shown()
             elif name == self.running:
-                told[name] = {"status": "running"}
+                told[name] = {"status": "running", **self.running_facts}
             elif result is not None:
                 told[name] = result
             elif self.outer is None:

@@ -4,22 +4,18 @@ The parser: a text becomes a workflow, or the list of everything that is wrong w
 
 from __future__ import annotations
 
-import dataclasses
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from app import errors
 from app.dialects import yaml_text
-from app.dialects.orchestrate import fields, paths, providers, schema, scopes, steps, variables
+from app.dialects.orchestrate import explanations, fields, paths, providers, schema, scopes, steps, variables
 from app.engine import json_schemas, json_text, library, plain
 
 DIALECT = "orchestrate"
 """Name of this dialect."""
 
 _TOLD_HERE = ("oneOf", "dependentRequired")
-_UNKNOWN = "unknown_field"
-_GONE = {"command_override": "is not supported; write the whole call as the `command` of a step without `provider`"}
 
 _Object: TypeAlias = Mapping[str, plain.Json]
 _Flaws: TypeAlias = Iterator[errors.Flaw]
@@ -35,7 +31,7 @@ def parse(source: str, stem: str) -> library.Recipe:
     Raises:
         errors.RecipeInvalid: with every flaw found, each with path and line.
     """
-    document = fields.completed("workflow", yaml_text.valid(source, flaws, "The workflow"))
+    document = _with_built_in_providers(fields.completed("workflow", yaml_text.valid(source, flaws, "The workflow")))
     return library.Recipe(
         recipe_id=stem,
         dialect=DIALECT,
@@ -54,7 +50,7 @@ def flaws(document: plain.Json) -> _Flaws:
     """
     version, unknown = _version(document)
     judged = document | {"version": version} if unknown else document
-    yield from _explained(_breaches(version, judged), version, judged)
+    yield from explanations.explained(_breaches(version, judged), judged, version)
     if not isinstance(document, dict):
         return
     if unknown:
@@ -65,6 +61,16 @@ def flaws(document: plain.Json) -> _Flaws:
     everywhere = {str(spot.step.get("name")): None for spot in spots}
     for spot in spots:
         yield from steps.flaws(spot, document, everywhere)
+
+
+def _with_built_in_providers(document: _Object) -> _Object:
+    """
+    Return a workflow that declares every provider that it uses.
+    """
+    declared = document.get("providers", {})
+    used = {str(spot.step["provider"]) for spot in scopes.spots(document) if "provider" in spot.step}
+    added = {name: template for name, template in providers.BUILT_IN.items() if name in used - declared.keys()}
+    return {**document, "providers": {**declared, **added}} if added else document
 
 
 def _args_schema(document: _Object) -> dict[str, plain.Json]:
@@ -92,36 +98,14 @@ def _version(document: plain.Json) -> tuple[str, bool]:
 def _of_version(named: plain.Json) -> str:
     if not isinstance(named, str):
         return f'is a number; write it in quotes: "{named}"'
-    return f"{named!r:.40} is no version of the language; there are {', '.join(fields.VERSIONS)}"
+    known = f"Control Room runs {', '.join(fields.VERSIONS)}"
+    if named in explanations.LATER_VERSIONS:
+        return f"{named!r} is a version that the language has upstream; {known}"
+    return f"{named!r:.40} is not a version of the language; {known}"
 
 
 def _breaches(version: str, document: plain.Json) -> list[errors.Flaw]:
     return json_schemas.flaws(schema.json_schema(version), document, lenient=lambda _, keyword: keyword in _TOLD_HERE)
-
-
-def _explained(breaches: Iterable[errors.Flaw], version: str, document: plain.Json) -> _Flaws:
-    """
-    Say of each unknown field why it is not known, where that is known.
-    """
-    higher = fields.VERSIONS[fields.VERSIONS.index(version) + 1 :]
-    unknown_in: dict[str, set[str]] = {}
-    for flaw in breaches:
-        if flaw.code != _UNKNOWN:
-            yield flaw
-            continue
-        name = re.split(r"[.\]]", flaw.path)[-1]
-        if name in _GONE:
-            yield dataclasses.replace(flaw, code="removed_field", message=_GONE[name])
-            continue
-        for later in higher:
-            if later not in unknown_in:
-                still = _breaches(later, document | {"version": later})
-                unknown_in[later] = {one.path for one in still if one.code == _UNKNOWN}
-        since = next((later for later in higher if flaw.path not in unknown_in[later]), None)
-        if since is not None:
-            message = f'needs version: "{since}" or higher; this workflow says "{version}"'
-            flaw = dataclasses.replace(flaw, code="needs_version", message=message)
-        yield flaw
 
 
 # -- texts

@@ -18,6 +18,17 @@ STDIN = "stdin"
 ARGV_BYTES = 100_000
 """Most that a prompt may have to be an argument."""
 
+BUILT_IN: Mapping[str, Mapping[str, plain.Json]] = {
+    "claude": {
+        "command": ["claude", "-p", "${PROMPT}", "--model", "${model}"],
+        "input_mode": "argv",
+        "defaults": {"model": "claude-sonnet-4-20250514"},
+    },
+    "gemini": {"command": ["gemini", "-p", "${PROMPT}"], "input_mode": "argv"},
+    "codex": {"command": ["codex", "exec"], "input_mode": STDIN, "defaults": {"model": "gpt-5"}},
+}
+"""Providers that need no declaration (workflow-dsl, provider templates); one that a workflow declares replaces it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
@@ -48,7 +59,12 @@ class Refused:
 
 
 def invocation(
-    provider: Mapping[str, plain.Json], given: Mapping[str, plain.Json], prompt: str, scope: variables.Scope
+    provider: Mapping[str, plain.Json],
+    given: Mapping[str, plain.Json],
+    prompt: str,
+    scope: variables.Scope,
+    *,
+    deep: bool = True,
 ) -> Invocation | Refused:
     """
     Compose a call.
@@ -58,6 +74,7 @@ def invocation(
         given: The step's `provider_params`.
         prompt: The composed prompt.
         scope: What variables name at the step.
+        deep: Whether objects within the parameters are merged with those of the defaults, instead of replacing them.
     """
     by_stdin = provider["input_mode"] == STDIN
     named = [name for token in provider["command"] for name in variables.names(token)]
@@ -65,7 +82,8 @@ def invocation(
         message = "${PROMPT} stands in the template of a provider that reads its prompt from standard input"
         return Refused(message=message, context={"invalid_prompt_placeholder": [variables.PROMPT]})
     of_params = variables.Filler(scope)
-    params = of_params.value({**provider.get("defaults", {}), **given})
+    defaults = provider.get("defaults", {})
+    params = of_params.value(_merged(defaults, given) if deep else {**defaults, **given})
     in_template = variables.Filler(dataclasses.replace(scope, params=params, prompt=None if by_stdin else prompt))
     argv = tuple(map(in_template.text, provider["command"]))
     if of_params.gaps or in_template.gaps:
@@ -86,6 +104,14 @@ def problem_of_length(called: Invocation, prompt: str) -> str | None:
     if size <= ARGV_BYTES:
         return None
     return f"the prompt has {size} bytes, and an argument at most {ARGV_BYTES}; declare `input_mode: stdin`"
+
+
+def _merged(defaults: Mapping[str, plain.Json], given: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
+    def one(name: str, value: plain.Json) -> plain.Json:
+        before = defaults.get(name)
+        return _merged(before, value) if isinstance(before, Mapping) and isinstance(value, Mapping) else value
+
+    return {**defaults, **{name: one(name, value) for name, value in given.items()}}
 
 
 def _uses(named: list[str], param: str) -> bool:

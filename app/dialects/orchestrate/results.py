@@ -55,7 +55,7 @@ def of_command(taken: Sequence[records.Record], output: Output, argv: Sequence[s
         output: Output of the command; empty where there is none.
     """
     record, captured = taken[-1], dict(output.get("captured") or {})
-    result = _measured(taken) | captured
+    result = _measured(taken) | left_behind(output) | captured
     if provides:
         result["metrics"] = {
             "provider_execution_ms": _milliseconds(taken[-1:]),
@@ -66,6 +66,14 @@ def of_command(taken: Sequence[records.Record], output: Output, argv: Sequence[s
         context["substituted_command"] = shown(argv)
         result["error"] = _error(record, output, context)
     return result
+
+
+def left_behind(output: Output) -> Result:
+    """
+    Return how many processes of a command were still there when it had ended, and how many could not be ended, if any.
+    """
+    counts = {name: output.get(name, 0) for name in ("leftovers", "survivors")}
+    return counts if any(counts.values()) else {}
 
 
 def shown(argv: Iterable[str]) -> list[plain.Json]:
@@ -128,14 +136,19 @@ def _measured(taken: Sequence[records.Record]) -> Result:
     return {
         "status": "failed" if code else "completed",
         "exit_code": code,
-        "started_at": taken[0].started_at,
+        "attempts": taken[-1].attempt,
+        "started_at": (taken[0].line.get("earlier") or {}).get("started_at", taken[0].started_at),
         "completed_at": taken[-1].completed_at,
         "duration_ms": _milliseconds(taken),
     }
 
 
 def _milliseconds(taken: Iterable[records.Record]) -> int:
-    return round(sum(float(record.line.get("duration_ms") or 0) for record in taken))
+    return round(sum(float(part.get("duration_ms") or 0) for record in taken for part in _tries(record)))
+
+
+def _tries(record: records.Record) -> tuple[Mapping[str, plain.Json], ...]:
+    return (record.line, record.line.get("earlier") or {})
 
 
 def _context(error: records.StepError) -> Result:

@@ -37,6 +37,7 @@ class State:
             "workflow_file": run.options.get("workflow_file") or f"{run.recipe_id}.yaml",
             "workflow_checksum": frozen.get("workflow_checksum") or f"sha256:{run.recipe_sha256}",
             "started_at": run.created_at,
+            "run_root": _root(run),
         }
         self._context = run.args
         self._outermost = outermost

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from app import errors
-from app.dialects.orchestrate import fields, scopes, variables
+from app.dialects.orchestrate import fields, providers, scopes, variables
 from app.engine import json_schemas, json_text, plain
 
 _BOTH = ("provider", "command")
@@ -102,9 +102,9 @@ def _of_capture(spot: scopes.Spot) -> _Flaws:
 
 def _of_provider(spot: scopes.Spot, document: _Object) -> _Flaws:
     name, declared = spot.step.get("provider"), document.get("providers", {})
-    if isinstance(name, str) and isinstance(declared, dict) and name not in declared:
-        near = json_schemas.nearest(name, declared) or "; the workflow declares no `providers`"
-        message = f"there is no provider {name!r:.80}{near}"
+    if isinstance(name, str) and isinstance(declared, dict) and name not in {*declared, *providers.BUILT_IN}:
+        near = json_schemas.nearest(name, [*declared, *providers.BUILT_IN])
+        message = f"there is no provider {name!r:.80}{near}; declare it under `providers`"
         yield json_schemas.flaw((*spot.place, "provider"), "unknown_provider", message)
 
 

@@ -12,6 +12,14 @@ from typing import Any, NoReturn, TypeAlias
 from app.dialects.orchestrate import conditions, dependencies, flow, paths, providers, results, traces, variables
 from app.engine import file_operations, operations, plain, ports, records
 
+CURRENT_VERSION = 2
+"""
+Version of the driver since which parameters are merged within objects, names in patterns may hold wildcards, and waits
+and processes left behind are told.
+"""
+WAITING, LEFT_BEHIND = "waiting", "left_behind"
+"""What notes are called, behind the key of their step."""
+
 _Object: TypeAlias = Mapping[str, plain.Json]
 
 
@@ -27,6 +35,8 @@ class Spot:
     """Its place."""
     scope: variables.Scope
     """What variables name."""
+    running: dict[str, plain.Json] = field(default_factory=dict)
+    """What the state tells of the step while it is taken."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,6 +98,7 @@ class _Taking:
         self._ctx, self._step, self._spot = ctx, step, spot
         self._filler = variables.Filler(spot.scope)
         self._needs = _Needs()
+        self._is_current = ctx.run.driver_version >= CURRENT_VERSION
         self._injected: _Object = {}
         self.taken = Taken()
 
@@ -110,7 +121,7 @@ class _Taking:
     async def look_at_needs(self) -> None:
         declared = self._step.get("depends_on", {})
         required, optional = (
-            [self._filler.text(pattern) for pattern in declared.get(kind, ())] for kind in ("required", "optional")
+            [self._filler.pattern(pattern) for pattern in declared.get(kind, ())] for kind in ("required", "optional")
         )
         await self._refuse_gaps()
         fitting = await self._find("files", tuple(dict.fromkeys([*required, *optional])))
@@ -134,11 +145,13 @@ class _Taking:
 
     async def wait(self) -> None:
         wanted = self._step["wait_for"]
-        pattern = self._filler.text(wanted["glob"])
+        pattern = self._filler.pattern(wanted["glob"])
         await self._refuse_gaps()
         await self._refuse_unsafe([pattern], pattern=True)
+        self._tell_wait(pattern, wanted)
         asked = file_operations.WaitForFiles(
             pattern=pattern,
+            literal=self._filler.literals.get(pattern) if self._is_current else None,
             min_count=wanted["min_count"],
             poll_ms=wanted["poll_ms"],
             timeout_seconds=wanted["timeout_sec"],
@@ -146,6 +159,12 @@ class _Taking:
         )
         output = await self._perform(self._spot.key, asked)
         self._settle(results.of_wait(self.taken.records, output or {}))
+
+    def _tell_wait(self, pattern: str, wanted: _Object) -> None:
+        facts = {"waits_for": pattern, "min_count": wanted["min_count"], "timeout_sec": wanted["timeout_sec"]}
+        self._spot.running.update(facts)
+        if self._is_current:
+            self._ctx.emit(f"{self._spot.key}.{WAITING}", facts)
 
     async def call(self) -> None:
         prompt = await self._prompt()
@@ -157,6 +176,8 @@ class _Taking:
         provides = "provider" in self._step
         made = results.of_command(self.taken.records, output, called.argv, provides=provides)
         told = traces.debug(self._ctx.run.working_dir, called, output) if traced else {}
+        if self._is_current and (left := results.left_behind(output)):
+            self._ctx.emit(f"{self._spot.key}.{LEFT_BEHIND}", left)
         self._settle(made, {**self._injected, **told})
 
     async def _prompt(self) -> str:
@@ -183,7 +204,7 @@ class _Taking:
     async def _provider(self, prompt: str) -> providers.Invocation:
         name, given = self._step["provider"], self._step.get("provider_params", {})
         template = self._ctx.run.recipe["providers"][name]
-        called = providers.invocation(template, given, prompt, self._spot.scope)
+        called = providers.invocation(template, given, prompt, self._spot.scope, deep=self._is_current)
         if isinstance(called, providers.Refused):
             await self._refuse("invalid_provider_call", called.message, called.context)
         if (problem := providers.problem_of_length(called, prompt)) is not None:
@@ -228,9 +249,11 @@ class _Taking:
         if not patterns:
             return {}
         await self._refuse_unsafe(patterns, pattern=True)
-        output = await self._ask(name, file_operations.FindFiles(patterns=tuple(patterns)))
+        literals = {text: self._filler.literals.get(text, text) if self._is_current else text for text in patterns}
+        asked = tuple(dict.fromkeys(pattern for text in patterns for pattern in (literals[text], text)))
+        output = await self._ask(name, file_operations.FindFiles(patterns=asked))
         found: Mapping[str, Sequence[str]] = output["found"]
-        return found
+        return {text: found[literals[text]] or found[text] for text in patterns}
 
     async def _path(self, name: str) -> str | None:
         if name not in self._step:

@@ -24,6 +24,7 @@ RESULTS = (
 
 _OLD_NAMES = {"duration": "duration_ms"}
 _TOKEN = re.compile(r"\$\$(\{?)|\$\{([^{}]*)\}|\$\{")
+_WILDCARD = re.compile(r"[\[*?]")
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 _POINTER = re.compile(r"steps\.([A-Za-z0-9][A-Za-z0-9_-]*)\.(lines|json((?:\.[^.]+)*))")
 
@@ -101,12 +102,24 @@ class Filler:
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
         self._gaps: dict[str, Gap] = {}
+        self.literals: dict[str, str] = {}
+        """Patterns in which a variable holds a wildcard, each as one in which it stands for itself."""
 
     def text(self, template: str) -> str:
         """
         Return a text with its variables substituted; where there is a gap, the variable stays.
         """
         return _TOKEN.sub(self._put, template)
+
+    def pattern(self, template: str) -> str:
+        """
+        Return a pattern with its variables substituted; names of files may hold the characters of a wildcard.
+        """
+        text = self.text(template)
+        literal = _TOKEN.sub(lambda found: _WILDCARD.sub(r"[\g<0>]", self._put(found)), template)
+        if literal != text:
+            self.literals[text] = literal
+        return text
 
     def value(self, template: plain.Json) -> plain.Json:
         """

@@ -58,7 +58,7 @@ def test_a_run_is_paused_and_cancelled_and_goes_on(served: workspaces.Serving) -
         shell("Begin", "echo begun >> notes"), step("Wait", wait_for=WAIT), shell("End", "echo ended >> notes")
     )
     run_id = begin(served, workspace)
-    served.service.wait(run_id, "waiting", "running")
+    served.service.wait_for_step(run_id, "Wait")
     finished = workspaces.Finished(0, "", "", served.project.data / "runs" / run_id)
     with served.service.http() as http:
         answers = [http.post(f"/api/runs/{run_id}/{verb}").status_code for verb in ("pause", "unpause", "cancel")]

@@ -119,11 +119,13 @@ def test_an_archive_holds_everything_and_links_as_links(place: places.Place):
     processed.of(workflow(place), place).archive(target)
     with zipfile.ZipFile(target) as archive:
         names = sorted(archive.namelist())
-        link = archive.getinfo("out")
+        link = archive.getinfo("processed/out")
 
-        assert names == [".hidden", "b.task", "deep/", "deep/deeper/", "deep/deeper/a.task", "out"]
-        assert archive.read("deep/deeper/a.task") == b"a"
-        assert (archive.read("out").decode(), stat.S_ISLNK(link.external_attr >> 16)) == (str(outside), True)
+        assert names == [
+            f"processed/{name}" for name in (".hidden", "b.task", "deep/", "deep/deeper/", "deep/deeper/a.task", "out")
+        ]
+        assert archive.read("processed/deep/deeper/a.task") == b"a"
+        assert (archive.read("processed/out").decode(), stat.S_ISLNK(link.external_attr >> 16)) == (str(outside), True)
     assert [path.name for path in target.parent.iterdir()] == ["done.zip"]
 
 

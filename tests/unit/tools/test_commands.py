@@ -229,18 +229,35 @@ class TestPlaces:
         assert result.output["stdout"] == "a\ufffd***"
         assert (desk.working_dir / "new/folder/x").read_text() == made.output["stdout"] == "made\n"
 
-    @pytest.mark.parametrize("kind", ["folder", "pipe", "link"])
+    async def test_a_link_inside_the_workspace_is_followed(self, desk: Desk, performer: CommandPerformer) -> None:
+        """The file that a link leads to gets the output, whether it is there or not; the link stays."""
+        (desk.working_dir / "logs").mkdir()
+        (desk.working_dir / "latest").symlink_to("logs/1.txt")
+        (desk.working_dir / "again").symlink_to(desk.working_dir / "latest")
+        await performer.perform(desk.call(shell("echo first", output_file="latest")))
+        first = (desk.working_dir / "logs/1.txt").read_text()
+        await performer.perform(desk.call(shell("echo next", output_file="again")))
+
+        assert (first, (desk.working_dir / "logs/1.txt").read_text()) == ("first\n", "next\n")
+        assert (desk.working_dir / "latest").is_symlink()
+
+    @pytest.mark.parametrize("kind", ["folder", "pipe", "circle", "link to a folder", "link to a pipe"])
     async def test_only_a_file_can_take_output(self, desk: Desk, performer: CommandPerformer, kind: str) -> None:
         """What is no regular file is refused at once, and no descriptor stays open."""
         place = desk.working_dir / "place"
-        makers = {"folder": place.mkdir, "pipe": lambda: os.mkfifo(place), "link": lambda: place.symlink_to("there")}
-        makers[kind]()
+        target = place if kind in ("folder", "pipe") else desk.working_dir / "there"
+        if kind == "circle":
+            target.symlink_to("place")
+        else:
+            target.mkdir() if kind.endswith("folder") else os.mkfifo(target)
+        if target != place:
+            place.symlink_to("there")
         (desk.working_dir / "sub").mkdir()
         before = {*os.listdir("/proc/self/fd")}
         with pytest.raises(errors.ToolFailed) as failed:
             await performer.perform(desk.call(shell("true", output_file="place", cwd="sub")))
 
-        assert failed.value.code in ("not_a_file", "write_failed")
+        assert failed.value.code in ("not_a_file", "write_failed", "path_outside_workspace")
         assert {*os.listdir("/proc/self/fd")} == before
 
 

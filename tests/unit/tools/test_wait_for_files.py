@@ -130,13 +130,14 @@ async def test_so_many_files_are_waited_for(waiting: Waiting) -> None:
 
 async def test_when_the_time_is_over_it_looks_once_more(waiting: Waiting) -> None:
     """The last pause is as long as what is left, and a file that came in it counts."""
-    wait = waiting.begin(timeout_seconds=1.2)
+    wait = waiting.begin(timeout_seconds=1.2, poll_ms=1000)
+    await waiting.pause()
     waiting.time.advance(1.0)
     await waiting.until(lambda: (waiting.time.next_wake_seconds() or 1) < 0.3)
     waiting.put("a.task")
     result = await waiting.go_to_the_end(wait)
 
-    assert facts(result) == ("done", ["a.task"], 1200, 2, False)
+    assert facts(result) == ("done", ["a.task"], 1200, 3, False)
 
 
 async def test_a_wait_that_is_over_fails_completely(waiting: Waiting) -> None:
@@ -150,13 +151,23 @@ async def test_a_wait_that_is_over_fails_completely(waiting: Waiting) -> None:
     assert (result.error.code, result.error.detail) == ("timeout", {"timeout_seconds": 10.0})
 
 
-@pytest.mark.parametrize(("left", "polls", "waited"), [(4.0, 9, 10_000), (0.0, 1, 10_000), (-50.0, 1, 60_000)])
-async def test_a_restart_does_not_begin_it_anew(waiting: Waiting, left: float, polls: int, waited: int) -> None:
-    """It is over when it was to be, and its duration counts from its first beginning; one look is always taken."""
+@pytest.mark.parametrize("left", [4.0, -50.0, 5000.0])
+async def test_time_without_a_process_does_not_count(waiting: Waiting, left: float) -> None:
+    """A wait that another process takes up has its whole time, whatever end an earlier version has noted for it."""
     wait = waiting.begin(left=left)
     result = await waiting.go_to_the_end(wait)
 
-    assert facts(result) == ("failed", [], waited, polls, True)
+    assert facts(result) == ("failed", [], 10_000, 21, True)
+
+
+async def test_a_name_with_wildcards_is_looked_for_first(waiting: Waiting) -> None:
+    """Files that fit the literal pattern are enough; without them the pattern decides."""
+    waiting.put("a1.task")
+    by_pattern = await waiting.begin(pattern="a[1].task", literal="a[[]1].task")
+    waiting.put("a[1].task")
+    by_name = await waiting.begin(pattern="a[1].task", literal="a[[]1].task")
+
+    assert (facts(by_pattern)[1], facts(by_name)[1]) == (["a1.task"], ["a[1].task"])
 
 
 @pytest.mark.parametrize("jump", [-86_400.0, 86_400.0])
@@ -167,13 +178,6 @@ async def test_a_jump_of_the_clock_does_not_move_its_end(waiting: Waiting, jump:
     waiting.time.jump(jump)
 
     assert facts(await waiting.go_to_the_end(wait)) == ("failed", [], 10_000, 21, True)
-
-
-async def test_a_clock_that_was_set_back_makes_no_wait_longer(waiting: Waiting) -> None:
-    """After a restart no more than the whole time is waited for."""
-    result = await waiting.go_to_the_end(waiting.begin(left=5000.0))
-
-    assert facts(result)[2:] == (10_000, 21, True)
 
 
 async def test_without_a_limit_it_waits_on(waiting: Waiting) -> None:

@@ -81,6 +81,24 @@ def failing() -> Play:
     return play
 
 
+def names() -> Play:
+    """
+    Return what the driver's second version asks for otherwise: merged parameters, names with wildcards, told waits.
+    """
+    needs = {"required": ["${task}"], "inject": True}
+    ask = step("Ask", provider="gemini", provider_params={"o": {"a": 1}}, input_file="p.md", depends_on=needs)
+    play = Play(
+        step("Begin", command=["echo", "${context.who}"], when={"equals": {"left": "${context.on}", "right": "true"}}),
+        loop("Each", ask, step("Wait", wait_for={"glob": "${task}"}), items=["in/a[1]", "in/b*"], **{"as": "task"}),
+        context={"who": "me", "on": True},
+        driver_version=2,
+    )
+    play.world.files = {"in/a[1]": "", "in/a1": "", "in/b*": "", "p.md": "Do it."}
+    play.world.programs["gemini"] = play.world.programs["echo"]
+    play.world.results["Each[0].Ask"] = [1, 0]
+    return play
+
+
 def goto(target: str) -> dict[str, str]:
     """
     Return a branch.

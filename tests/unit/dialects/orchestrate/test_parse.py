@@ -156,7 +156,13 @@ def test_what_is_no_workflow(document):
 @pytest.mark.parametrize(
     ("version", "path", "code", "hint"),
     [
-        ("2.0", "$.version", "unknown_version", "there are 1.1, 1.1.1, 1.2, 1.3"),
+        (
+            "2.0",
+            "$.version",
+            "unknown_version",
+            "that the language has upstream; Control Room runs 1.1, 1.1.1, 1.2, 1.3",
+        ),
+        ("7", "$.version", "unknown_version", "not a version of the language; Control Room runs 1.1,"),
         (1.1, "$.version", "unknown_version", 'write it in quotes: "1.1"'),
     ],
 )

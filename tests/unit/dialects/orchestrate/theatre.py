@@ -21,7 +21,17 @@ from tests.unit.engine import logs, samples
 Program = Callable[[operations.Command], tuple[int, str]]
 
 
-TIMES = ("started_at", "completed_at", "duration_ms", "updated_at", "prev", "attempt", "retry_at")
+TIMES = (
+    "started_at",
+    "completed_at",
+    "duration_ms",
+    "updated_at",
+    "prev",
+    "attempt",
+    "attempts",
+    "retry_at",
+    "earlier",
+)
 """Fields that differ between two runs of the same."""
 
 
@@ -111,7 +121,7 @@ class World:
         return records.Result(output={"files": told})
 
     def _wait(self, wait: file_operations.WaitForFiles) -> records.Result:
-        found = self._fitting(wait.pattern)
+        found = (wait.literal and self._fitting(wait.literal)) or self._fitting(wait.pattern)
         timed_out = len(found) < wait.min_count
         output = {"files": found, "wait_duration_ms": 7, "poll_count": 1, "timed_out": timed_out}
         if not timed_out:

@@ -1,0 +1,107 @@
+"""
+Tests of what a person is told who has written a field that is not known, or a value in another form.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.dialects.orchestrate import explanations, fields
+from tests.unit.dialects.orchestrate.workshop import loop, step, told, workflow
+
+
+def message(document: Any) -> str:
+    """
+    Return the first flaw's message.
+    """
+    return told(document)[0].message
+
+
+@pytest.mark.parametrize(
+    ("made", "guess"),
+    [
+        (step(timeout=3), "did you mean timeout_sec?"),
+        (step(comand=["x"]), "did you mean command?"),
+        (step(output_schma="x", output_capture="json"), "did you mean output_schema?"),
+        (step(on_failure="B"), "did you mean `on: {failure: {goto: …}}`?"),
+        (step(model="small"), "did you mean `provider_params: {model: …}`?"),
+        (step(retries={"attempts": 2, "max": 1}), "did you mean max?"),
+        (step(wait_for={"glob": "a", "timeout": 2}), "did you mean timeout_sec?"),
+        (step(when={"exist": "a"}), "did you mean exists?"),
+        (loop("A", step("B"), items=["a"], item="x"), "did you mean as?"),
+    ],
+)
+def test_a_guess_is_made_at_what_was_meant(made: Any, guess: str) -> None:
+    """Misspelled fields, those of other tools, and those that belong one level deeper are recognised."""
+    assert f"is not known here; {guess}; its fields are " in message(workflow(made))
+
+
+def test_all_fields_are_listed() -> None:
+    """A field that resembles none is answered with every field of the object, those of the version only."""
+    of_step = [field.name for field in fields.KINDS["step"] if field.known_in("1.1")]
+
+    assert message(workflow(step(zzz=1), version="1.1")) == f"is not known here; its fields are {', '.join(of_step)}"
+    assert message({**workflow(step()), "zzz": 1}).endswith(
+        "inbox_dir, processed_dir, failed_dir, task_extension, steps"
+    )
+
+
+@pytest.mark.parametrize(
+    ("document", "version"),
+    [
+        ({**workflow(step()), "inputs": {}}, "2.1"),
+        (workflow(step(expected_outputs=[])), "1.2"),
+        (workflow({**step(), "assert": {"exists": "a"}}), "1.5"),
+        (workflow(step(when={"exists": "a", "compare": {}})), "1.6"),
+        (workflow(loop("A", step("B", materialize_artifacts={}))), "2.14"),
+        ({**workflow(step()), "providers": {"p": {"command": ["a"], "session_support": {}}}}, "2.10"),
+    ],
+)
+def test_fields_of_later_versions_are_named_as_such(document: Any, version: str) -> None:
+    """A field that the language has upstream has a code of its own, and the version that brought it."""
+    found = [flaw for flaw in told(document) if flaw.code == "later_field"]
+
+    assert [flaw.message.partition(";")[0] for flaw in found] == [f"belongs to upstream's version {version}"]
+
+
+@pytest.mark.parametrize(
+    ("made", "form"),
+    [
+        (step(command="npm run build"), 'write `command: ["npm", "run", "build"]`'),
+        (step(command="ls *.md | wc -l"), 'write `command: ["bash", "-c", "ls *.md | wc -l"]`'),
+        (step(command="echo 'it"), 'write `command: ["bash", "-c", "echo \'it"]`'),
+        (step(retries=2), "write `retries: {max: 2}`"),
+        (step(retries=True), "write `retries: {max: 2}`"),
+        (step(secrets="TOKEN"), 'write `secrets: ["TOKEN"]`'),
+        (step(depends_on="a.md"), 'write `depends_on: {required: ["a.md"]}`'),
+        (step(depends_on={"required": "a.md"}), 'write `required: ["a.md"]`'),
+        (step(wait_for="in/*"), 'write `wait_for: {glob: "in/*"}`'),
+        (step(on={"failure": "_end"}), 'write `failure: {goto: "_end"}`'),
+        ({"name": "A", "for_each": ["a"]}, 'write `for_each: {items: ["a"], steps: […]}`'),
+        (step(when="true"), "write `when: {equals: {left: …, right: …}}`"),
+    ],
+)
+def test_a_value_in_another_form_is_answered_with_the_form(made: Any, form: str) -> None:
+    """What other tools take as a text or a number is told as this language writes it."""
+    flaw = next(flaw for flaw in told(workflow(made)) if flaw.code == "wrong_type")
+
+    assert flaw.message.endswith(form)
+
+
+def test_a_command_of_a_provider_is_answered_alike() -> None:
+    """A template is a command, too; a very long text is not repeated."""
+    document = {**workflow(step()), "providers": {"p": {"command": "claude -p ${PROMPT}"}}}
+
+    assert 'write `command: ["claude", "-p", "${PROMPT}"]`' in message(document)
+    assert message(workflow(step(command="x " * 500))).endswith("write `command: […]`")
+
+
+def test_tables_name_fields_that_there_are() -> None:
+    """What is meant is a field of its kind, and no field of ours is taken for a later one of the same version."""
+    for kind, names in explanations._MEANT.items():
+        known = {field.name for field in fields.KINDS[kind]}
+
+        assert {meant.partition(":")[0] for meant in names.values()} <= known
+        assert not names.keys() & known
