@@ -6,27 +6,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from app.engine import plain, ports
-from app.tools import arguments, bounds, canon, claims, disagreements, findings, names, scenes
-from app.tools.cast import Cast
-from app.tools.claims import Claim
+from app.tools import arguments, bounds, findings, folders, scenes
+from app.tools.continuity import comparison, spellings
+from app.tools.continuity.facts import Fact
 from app.tools.findings import Finding
 from app.tools.scenes import Scene
 from app.tools.workspace import Workspace
 
 _LISTS = ("conflicts", "scenes")
 _STATEMENTS_SHOWN = 6
-_VERSIONS_COMPARED = 40
 # These may change in the course of a story.
-_CHANGING = frozenset({"status", "owner", "age"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Stated:
-    claim: Claim
-    scene: Scene
+_CHANGING = frozenset({"age", "possession", "trade"})
 
 
 class ConsistencyChecker:
@@ -51,8 +43,9 @@ class ConsistencyChecker:
         """
         given = arguments.complete(self.name, self.args_schema, args)
         told = scenes.read_all(workspace, given["scene_paths"])
-        entities = canon.read_all(workspace, given["canon_paths"]) if "canon_paths" in given else []
-        conflicts = findings.ranked(_conflicts(told, entities))
+        cards = folders.read_all(workspace, given["canon_paths"]) if "canon_paths" in given else []
+        result = comparison.compare(told, cards)
+        conflicts = findings.ranked(_conflicts(told, result))
         payload = {
             "pass": not findings.has_error(conflicts),
             "conflict_count": len(conflicts),
@@ -64,78 +57,38 @@ class ConsistencyChecker:
         return ports.ToolOutput(payload=bounds.fitted(payload, _LISTS), summary=summary)
 
 
-def _conflicts(told: Sequence[Scene], entities: Sequence[canon.Entity]) -> Iterator[Finding]:
-    seen = names.sightings(scene.document for scene in told)
-    cast = Cast(entities or names.entities(seen))
-    stated = [
-        _Stated(claim=claim, scene=scene)
-        for scene in told
-        for claim in claims.of_document(scene.document, cast, pov=scene.pov)
-        if not claim.is_spoken and not (scene.is_flashback and claim.attribute in _CHANGING)
-    ]
-    yield from _contradictions(stated, cast)
-    yield from _speaking_dead(stated, scenes.order(told))
-    yield from _slips(seen, [alias for entity in entities for alias in entity.aliases])
+def _conflicts(told: Sequence[Scene], result: comparison.Comparison) -> Iterator[Finding]:
+    for entry in result.contradictions:
+        yield _contradiction(entry)
+    assert result.roster is not None
+    yield from _slips(told, [alias for card in result.cards for alias in card.entity.aliases])
     yield from _backward_steps(told)
 
 
-def _contradictions(stated: Sequence[_Stated], cast: Cast) -> Iterator[Finding]:
-    by_subject: dict[tuple[str, str], list[Claim]] = {}
-    for entry in stated:
-        if entry.claim.attribute != "status":
-            by_subject.setdefault((entry.claim.subject, entry.claim.attribute), []).append(entry.claim)
-    for (subject, attribute), told in by_subject.items():
-        versions = list({claim.value: claim for claim in reversed(told)}.values())[::-1]
-        pairs = itertools.combinations(versions[:_VERSIONS_COMPARED], 2)
-        other = next((b for a, b in pairs if disagreements.contradict(attribute, a.value, b.value, cast)), None)
-        if other is not None:
-            yield _contradiction(subject, attribute, versions, other)
-
-
-def _contradiction(subject: str, attribute: str, versions: Sequence[Claim], other: Claim) -> Finding:
-    values = " and ".join(claim.value for claim in versions[:3])
+def _contradiction(entry: comparison.Contradiction) -> Finding:
+    one, other = entry.one, entry.other
+    values = dict.fromkeys([one.value, other.value])
+    statements = list({fact.passage: fact for fact in (one, other, *entry.versions)}.values())
+    kind = "dead_speaks" if other.kind == "death" else other.attribute
     return findings.finding(
-        attribute,
-        "warning" if attribute in _CHANGING else "error",
-        f"{subject}: {attribute.replace('_', ' ')} is told as {values}.",
-        path=other.path,
-        line=other.line,
-        quote=other.quote,
-        subject=subject,
-        attribute=attribute,
-        statements=[_statement(claim) for claim in versions[:_STATEMENTS_SHOWN]],
+        kind,
+        "warning" if other.attribute in _CHANGING or one.passage.is_spoken or other.passage.is_spoken else "error",
+        f"{other.subject}: {other.attribute.replace('_', ' ')} is told as {' and '.join(values)}.",
+        path=other.passage.path,
+        line=other.passage.line,
+        quote=other.passage.quote,
+        subject=other.subject,
+        attribute=other.attribute,
+        statements=[_statement(fact) for fact in statements[:_STATEMENTS_SHOWN]],
     )
 
 
-def _speaking_dead(stated: Sequence[_Stated], order: Mapping[str, int]) -> Iterator[Finding]:
-    deaths: dict[str, _Stated] = {}
-    reported: set[str] = set()
-    for entry in stated:
-        claim = entry.claim
-        if claim.attribute != "status" or claim.subject in reported:
-            continue
-        death = deaths.get(claim.subject)
-        if claim.value == "dead":
-            deaths.setdefault(claim.subject, entry)
-        elif death is not None and claim.is_shown and order[entry.scene.path] > order[death.scene.path]:
-            reported.add(claim.subject)
-            yield findings.finding(
-                "dead_speaks",
-                "error",
-                f"{claim.subject} is dead in “{scenes.label(death.scene)}” and speaks in "
-                f"“{scenes.label(entry.scene)}”.",
-                path=claim.path,
-                line=claim.line,
-                quote=claim.quote,
-                subject=claim.subject,
-                attribute="status",
-                statements=[_statement(death.claim), _statement(claim)],
-            )
-
-
-def _slips(seen: Sequence[names.Sighting], known: Sequence[str]) -> Iterator[Finding]:
-    for slip in names.slips(seen, known):
+def _slips(told: Sequence[Scene], known: Sequence[str]) -> Iterator[Finding]:
+    for slip, intended in spellings.slips([scene.document for scene in told], known):
         place = slip.sighting
+        places = [findings.place(place.path, place.line, place.quote) | {"value": slip.name}]
+        if intended is not None:
+            places.append(findings.place(intended.path, intended.line, intended.quote) | {"value": slip.intended})
         yield findings.finding(
             "name_spelling",
             "warning",
@@ -146,7 +99,7 @@ def _slips(seen: Sequence[names.Sighting], known: Sequence[str]) -> Iterator[Fin
             quote=place.quote,
             subject=slip.intended,
             attribute="name",
-            statements=[findings.place(place.path, place.line, place.quote) | {"value": slip.name}],
+            statements=places,
         )
 
 
@@ -176,8 +129,9 @@ def _date_line(scene: Scene) -> int:
     return next(stated, scene.document.body_line)
 
 
-def _statement(claim: Claim) -> dict[str, plain.Json]:
-    return findings.place(claim.path, claim.line, claim.quote) | {"value": claim.value}
+def _statement(fact: Fact) -> dict[str, plain.Json]:
+    passage = fact.passage
+    return findings.place(passage.path, passage.line, passage.quote) | {"value": fact.value}
 
 
 def _shown(scene: Scene) -> dict[str, plain.Json]:

@@ -113,6 +113,42 @@ def number(text: str) -> int | None:
     return sum(part for part in parts if part is not None) if parts and None not in parts else None
 
 
+def in_words(count: int) -> str:
+    """
+    Write a count below one hundred in words; others in figures.
+    """
+    if not 0 <= count < 100:
+        return str(count)
+    tens, units = divmod(count, 10)
+    named = {10 * number: word for word, number in ((w, n // 10) for w, n in _TENS.items())}
+    if count < 20:
+        return _UNITS[count]
+    return named[10 * tens] + (f"-{_UNITS[units]}" if units else "")
+
+
+def month(name: str) -> int | None:
+    """
+    Return the number of a month's name, None if it is none.
+    """
+    return _MONTHS.index(name.lower()) + 1 if name.lower() in _MONTHS else None
+
+
+def ordinal(text: str) -> int | None:
+    """
+    Read a rank such as `twelfth`, `21st` or `forty-third`, or return None.
+    """
+    bare = text.strip().lower()
+    figures = re.fullmatch(r"(\d{1,3})(?:st|nd|rd|th)", bare)
+    if figures:
+        return int(figures[1])
+    if bare in _ORDINAL_WORDS:
+        return _ORDINAL_WORDS[bare]
+    tens, _, units = bare.partition("-")
+    if tens in _TENS and units in _ORDINALS[:9]:
+        return _TENS[tens] + _ORDINALS.index(units) + 1
+    return _TENS.get(bare.removesuffix("ieth") + "y") if bare.endswith("ieth") else None
+
+
 def _date(match: re.Match[str]) -> StoryDate | None:
     parts = match.groupdict()
     year = int(parts["year"]) if parts.get("year") else None

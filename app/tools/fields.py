@@ -30,6 +30,8 @@ class Field:
     """Its value as text; a list's entries are joined with commas."""
     line: int
     """Line in the file, from 1."""
+    label: str = ""
+    """Its name as it is written."""
 
 
 def field_of(text: str, line: int) -> Field | None:
@@ -39,7 +41,8 @@ def field_of(text: str, line: int) -> Field | None:
     match = _FIELD.match(text.strip())
     if match is None:
         return None
-    return Field(name=_field_name(match[1]), value=(match[2] or "").strip(" *_\t"), line=line)
+    value = (match[2] or "").strip(" *_\t")
+    return Field(name=name_of(match[1]), value=value, line=line, label=match[1].strip())
 
 
 def split_list(value: str) -> tuple[str, ...]:
@@ -89,5 +92,8 @@ def _scalar(text: str) -> str:
     return bare.split(" #", 1)[0].rstrip()
 
 
-def _field_name(text: str) -> str:
-    return "_".join(text.strip().lower().replace("-", " ").replace("/", " ").split())
+def name_of(label: str) -> str:
+    """
+    Return a field's name in lower case with `_` between its words.
+    """
+    return "_".join(label.strip().lower().replace("-", " ").replace("/", " ").split())

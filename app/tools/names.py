@@ -77,7 +77,7 @@ def sightings(texts: Iterable[documents.Document]) -> list[Sighting]:
         for paragraph in prose.paragraphs(document):
             small.update(word for word in prose.words(paragraph.text) if word[0].islower())
             seen.extend(_in_paragraph(paragraph, document.path))
-    sure = {sighting.name for sighting in seen if not sighting.opens}
+    sure = {sighting.name for sighting in seen if not sighting.opens or _has_surname(sighting.name, small)}
     kept = (_without_opening(sighting, sure) for sighting in seen)
     return [
         dataclasses.replace(sighting, is_certain=sighting.name in sure)
@@ -139,7 +139,7 @@ def slips(seen: Sequence[Sighting], known: Iterable[str]) -> list[Slip]:
             # `Dark fell.` is no slip for Mark, `Brahm waved.` may be one for Bram.
             near = [other for other in near if other[0] == word[0] and len(word) > _SHORTEST_COMPARED]
         if near:
-            intended = min(near, key=lambda other: (_distance(word, other), -counts[other], other))
+            intended = min(near, key=lambda other: (distance(word, other), -counts[other], other))
             slip = Slip(
                 name=word, intended=intended, sighting=first[word], count=counts[word], intended_count=counts[intended]
             )
@@ -165,6 +165,14 @@ def _in_paragraph(paragraph: prose.Paragraph, path: str) -> Iterator[Sighting]:
         )
 
 
+def _has_surname(name: str, small: Set[str]) -> bool:
+    """
+    Return whether a name that opens a sentence shows by its second word that it is one.
+    """
+    first, _, rest = name.partition(" ")
+    return bool(rest) and first.lower() not in small
+
+
 def _without_opening(sighting: Sighting, sure: Set[str]) -> Sighting:
     """
     Take the first word off `Then Kael`, which opens a sentence and is no part of the name.
@@ -182,10 +190,10 @@ def _is_slip(word: str, other: str, counts: Mapping[str, int], right: Set[str]) 
         return False
     if word.rstrip("s") == other.rstrip("s"):
         return False
-    return _distance(word, other) <= (2 if min(len(word), len(other)) >= _LONG_NAME else 1)
+    return distance(word, other) <= (2 if min(len(word), len(other)) >= _LONG_NAME else 1)
 
 
-def _distance(one: str, other: str) -> int:
+def distance(one: str, other: str) -> int:
     """
     Count the letters to insert, drop, change or swap with a neighbour.
     """

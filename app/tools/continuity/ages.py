@@ -1,0 +1,182 @@
+"""
+Ages: what a story says of how old somebody is, and when two of these cannot both be.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from app.tools import dates
+from app.tools.continuity import facts, vocabulary
+from app.tools.continuity.facts import Fact
+from app.tools.continuity.passages import Passage
+from app.tools.continuity.roster import Roster
+
+_P = rf"(?P<p>{vocabulary.PERSON})"
+_N = rf"(?P<n>{dates.NUMBER})"
+_BE = r"(?: (?:is|was|am|are|were|being))"
+_ADVERB = r"(?: (?:only|just|barely|still|now|already|then|all of|by now|himself|herself|myself))?"
+_YEARS = r"(?: years? old| years? of age|(?= years?[,.;]))?"
+_ENDS = r"(?=$|[,.;:!?)\"'”’—–]| and | but | or | years? | when @| that | with | at )(?! (?:of|or two|miles|feet|hours|weeks|days|months|years (?:ago|before|later|since|in|at|of (?!age))))"
+_KIND = (
+    r"(?:man|woman|boy|girl|child|lad|lass|youth|fellow|person|widow|widower|gentleman|lady|spinster|bachelor|maid|"
+    rf"creature|sailor|soldier|teenager|orphan|{'|'.join(sorted(vocabulary.TRADES | vocabulary.RANKS))})"
+)
+_RULES = (
+    re.compile(rf"{_P}(?:,? who)?{_BE}{_ADVERB} {_N}{_YEARS}{_ENDS}", re.IGNORECASE),
+    re.compile(rf"{_P}(?:,| \()(?: aged?| now| still| at| just| only| barely)* {_N}{_YEARS}(?=[,.;)—–])(?! \d)", re.IGNORECASE),
+    re.compile(rf"{_P} \((?:aged? )?{_N}[,);]", re.IGNORECASE),
+    re.compile(rf"{_N}[- ]years?[- ]old (?:[a-z]+ ){{0,2}}{_P}(?!'s)", re.IGNORECASE),
+    re.compile(rf"{_P}(?:{_BE}|,)(?: now| still| only| just)* an? {_N}[- ]year[- ]old\b", re.IGNORECASE),
+    re.compile(rf"{_P}(?:{_BE}|,)(?: now| still| only| just)* an? (?:[\w-]+,? ){{0,4}}{_KIND} of {_N}{_ENDS}", re.IGNORECASE),
+    re.compile(rf"{_P}(?:{_BE}|,)(?: now| still)* (?:[\w-]+,? ){{0,2}}(?:at|aged) {_N}{_ENDS}", re.IGNORECASE),
+    re.compile(rf"{_P}'s age[^:]{{0,30}} : {_N}(?![-–/]\d)", re.IGNORECASE),
+    re.compile(rf"{_P}'s {_N} years\b(?! (?:of|in|at|as|on|with|among|under|there|here|away|abroad))", re.IGNORECASE),
+    re.compile(rf"^at {_N}, (?:with [^.;]{{3,80}}, )?{_P} (?:is|was|could|can|still|knew|looked|had no|did)\b", re.IGNORECASE),
+    re.compile(rf"^at {_N} {_P} (?:is|was still|could|can|still|looked)\b", re.IGNORECASE),
+)
+_TURNS = re.compile(
+    rf"{_P}(?: had| has| have| would| will)?(?: only| just)? (?:turn(?:ed|s)?|reached) {_N}{_ENDS}", re.IGNORECASE
+)
+_BIRTHDAY = re.compile(rf"{_P}'s (?P<n>[a-z-]+(?:th|st|nd|rd)|\d+(?:th|st|nd|rd)) birthday", re.IGNORECASE)
+_HOW_OLD = re.compile(rf"\bhow old (?:are|will) you\b(?:[^?@]{{0,30}}(?P<p>{vocabulary.PERSON}))?", re.IGNORECASE)
+_ANSWER = re.compile(rf"[\"“‘' ]{{0,3}}(?:I am )?(?P<n>{dates.NUMBER})(?=[,.!;])", re.IGNORECASE)
+_BORN = re.compile(rf"{_P}(?:'s (?:born|birthday|birth|date of birth|birth date|year of birth|birth year|dob)(?: :| (?:was|is))| (?:is|was|had been|were) born (?:[a-z]+ ){{0,3}}?(?:on|in)\b) ?(?P<when>.{{3,60}})", re.IGNORECASE)
+_THEN = re.compile(r"^ (?:when|the (?:year|day|summer|winter|night) (?:that |@|he |she |the )|years older|years younger|years his|years her)", re.IGNORECASE)
+_PAST = re.compile(r"\bhad (?:been|turned) (?:only |just |barely )?$|\b(?:since|when|while|before|after|until) (?:he |she |i )?$", re.IGNORECASE)
+_ESTIMATE = re.compile(
+    r"\b(?:about|nearly|almost|around|some|perhaps|maybe|roughly|over|past|under|close to|not yet|more than|less than|"
+    r"might have been|could have been|may have been|looked|seemed|might be|could be|must be|must have been|guess\w*|as if|"
+    r"not|never|like|would (?:be|have been)|will be|if)\b",
+    re.IGNORECASE,
+)
+_YOUNGEST = 3
+_OLDEST = 130
+_TIME_JUMP = 10
+
+
+def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
+    """
+    Yield ages and dates of birth.
+    """
+    for rule in _RULES:
+        for match in rule.finditer(passage.text):
+            yield from _aged(passage, roster, match, "is")
+    for match in _TURNS.finditer(passage.text):
+        yield from _aged(passage, roster, match, "turns")
+    for match in _BIRTHDAY.finditer(passage.text):
+        yield from _aged(passage, roster, match, "turns")
+    yield from _answered(passage, roster)
+    for match in _BORN.finditer(passage.text):
+        yield from _born(passage, roster, match)
+
+
+def _answered(passage: Passage, roster: Roster) -> Iterator[Fact]:
+    """
+    Yield the age with which somebody answers `How old are you, Barnaby?`
+    """
+    asked = _HOW_OLD.search(passage.answers)
+    match = _ANSWER.match(passage.text)
+    if asked and match and not _ESTIMATE.search(passage.text[: match.end()]):
+        years = dates.number(match["n"])
+        named = asked["p"]
+        number = int(named.strip("@?~")) if named else passage.speaker
+        if years is not None and years >= _YOUNGEST and roster.is_person(number):
+            yield _fact(passage, roster, number, True, "is", years)
+
+
+def _aged(passage: Passage, roster: Roster, match: re.Match[str], how: str) -> Iterator[Fact]:
+    number, sure = facts.person(match)
+    years = dates.number(match["n"]) or dates.ordinal(match["n"])
+    before = facts.clause(passage.text, match.start("p"))
+    between = passage.text[match.end("p") : match.start("n")] if match.start("n") > match.end("p") else before
+    if years is None or not _YOUNGEST <= years <= _OLDEST or not roster.is_person(number):
+        return
+    if _ESTIMATE.search(between) or _THEN.match(passage.text[match.end("n") :]) or "?" in passage.text[match.end() :] and passage.is_spoken:
+        return
+    if re.search(r"\b(?:if|when|since|before|until|as|like|the year|while|after)\b[^,]{0,20}$", before, re.IGNORECASE):
+        return
+    if " had been" in between or facts.is_earlier(passage) or (passage.is_spoken and re.search(r"\bwas\b", between)):
+        return
+    yield _fact(passage, roster, number, sure, how, years)
+
+
+def _fact(passage: Passage, roster: Roster, number: int, sure: bool, how: str, years: int) -> Fact:
+    return Fact(
+        kind="age",
+        attribute="age",
+        subject=roster.name(number),
+        key=(str(number),),
+        value=str(years),
+        data=(how, years),
+        passage=passage,
+        is_sure=sure,
+    )
+
+
+def _born(passage: Passage, roster: Roster, match: re.Match[str]) -> Iterator[Fact]:
+    number, sure = facts.person(match)
+    found = dates.find(match["when"], bare_years=True)
+    if found and found[0].start < 24 and not facts.is_unreal(passage, match.start(), match.end("p")):
+        yield Fact(
+            kind="age",
+            attribute="age",
+            subject=roster.name(number),
+            key=(str(number),),
+            value=f"born {found[0]}",
+            data=("born", found[0]),
+            passage=passage,
+            is_sure=sure,
+        )
+
+
+def differ(one: Fact, other: Fact) -> bool:
+    """
+    Return whether two ages, or an age and a date of birth, exclude each other.
+    """
+    (how, first), (how_other, second) = one.data, other.data  # type: ignore[misc]
+    if how == "born" and how_other == "born":
+        return bool(first.contradicts(second))
+    if how == "born":
+        return _born_differs(first, other)
+    if how_other == "born":
+        return _born_differs(second, one)
+    early, late = sorted((one, other), key=lambda fact: (fact.passage.order, fact.passage.index))
+    (early_how, before), (late_how, after) = early.data, late.data  # type: ignore[misc]
+    gap = _years_between(early.passage, late.passage)
+    if gap is not None:
+        low, high = gap
+        return not low <= after - before <= high
+    if late_how == "turns" or early_how == "turns":
+        return after - before not in {0, 1} and not (early.passage.is_card and early_how == "is" and 0 < before - after < 4)
+    if early.passage.is_card:
+        return bool(before != after)
+    return after < before or 1 < after - before < _TIME_JUMP
+
+
+def _years_between(early: Passage, late: Passage) -> tuple[int, int] | None:
+    """
+    Return how many birthdays lie between two scenes, at least and at most; None where they have no dates.
+    """
+    one, other = early.date, late.date
+    if early.is_card or one is None or other is None or one.year is None or other.year is None:
+        return None
+    days = (other.year - one.year) * 372 + ((other.month or 6) - (one.month or 6)) * 31 + (other.day or 15) - (one.day or 15)
+    if days < 0:
+        return None
+    return (0, 1) if 0 < days < 372 else (days // 372, -(-days // 372))
+
+
+def _born_differs(born: dates.StoryDate, age: Fact) -> bool:
+    date = age.passage.date
+    _, years = age.data  # type: ignore[misc]
+    if date is None or date.year is None or born.year is None:
+        return False
+    difference = date.year - born.year
+    if born.month is None or date.month is None:
+        return years not in {difference, difference - 1}
+    had = (date.month, date.day or 15) >= (born.month, born.day or 15)
+    exact = difference if had else difference - 1
+    near = born.month == date.month
+    return bool(years != exact and not (near and abs(years - exact) <= 1))

@@ -1,0 +1,235 @@
+"""
+Dates: weekdays, years and seasons of what happens, and the day on which a scene plays.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterator, Sequence
+
+from app.tools import dates
+from app.tools.continuity import facts, vocabulary
+from app.tools.continuity.facts import Fact
+from app.tools.continuity.passages import Passage
+from app.tools.continuity.roster import Roster
+
+_DAYS = "monday tuesday wednesday thursday friday saturday sunday".split()
+_DAY = rf"(?P<w>{'|'.join(day.capitalize() for day in _DAYS)})"
+_ORDINAL = r"(?P<d>\d{1,2}(?:st|nd|rd|th)?|[a-z]+(?:-[a-z]+)?(?:st|nd|rd|th|ieth))"
+_NAMED_DAY = re.compile(rf"\b{_DAY},? (?:the |was the )?(?P<rest>[^.;!?]{{3,30}})")
+_DAY_NUMBER = re.compile(rf"\b(?:the )?{_ORDINAL}(?: of (?P<m>[A-Z][a-z]+))? (?:was|is|fell on|falls on|being) (?:a |the )?{_DAY}\b", re.IGNORECASE)
+_DAY_OF = re.compile(rf"\b{_DAY},? the {_ORDINAL}\b(?! of)", re.IGNORECASE)
+_TODAY = re.compile(rf"\b(?:[Ii]t (?:was|is|being)|[Tt]oday (?:was|is)|[Tt]hat|[Tt]his) (?:a |an |now |only |still |on a |(?:fine|wet|cold|grey|bright|warm) )*{_DAY}\b(?! (?:when|that|before|after|last|next|morning last|he|she))")
+_NEXT = re.compile(rf"\b[Tt]he (?:next|following) (?:day|morning|evening) (?:was|being) (?:a |the )?{_DAY}\b|\b[Tt]he day after(?: that)? was (?:a |the )?(?P<w2>{'|'.join(day.capitalize() for day in _DAYS)})\b")
+_DATED_VERBS = {
+    "died": r"died|drowned|killed|was drowned|was killed|death|was lost|perished|hanged|shot",
+    "married": r"married|wed|wedding",
+    "built": r"built|raised|erected|founded|opened|laid|begun|established|completed|finished|launched",
+    "burned": r"burned|burnt|burned down",
+    "arrived": r"arrived|came to|had come|came (?:here|home|back)|moved to|settled|landed",
+    "left": r"left|sailed|emigrated|departed|went away",
+    "lost": r"sank|sunk|gone down|went down|wrecked|foundered",
+}
+_EVENTS = (
+    "fire|flood|storm|war|wedding|wreck|strike|siege|battle|plague|fever|famine|earthquake|eruption|avalanche|explosion|"
+    "accident|crash|collapse|coronation|funeral|trial|election|revolt|uprising|rebellion|riot|massacre|treaty|robbery|"
+    "burglary|theft|murder|auction|harvest|festival|fair|blizzard|drought|epidemic|landslide|rockfall|sinking|raid|"
+    "cave-in|armistice|eclipse|comet|christening|regatta|concert|expedition|shipwreck|great frost|big freeze|outbreak"
+)
+_THE_EVENT = re.compile(rf"\b(?:[Tt]he|[Oo]ur|{vocabulary.PERSON}'s) (?:(?!of\b)[\w'-]+ ){{0,2}}?(?P<e>{_EVENTS})\b")
+_SEASONS = {"spring": 4, "summer": 7, "autumn": 10, "fall": 10, "winter": 1}
+_WHEN = re.compile(
+    r"\b(?:in|on|of|since|by|until|during|from|,|:|was|came|happened|\()\s(?:the )?(?:early |late |mid-?|(?:spring|summer|autumn|winter|night|year|morning|evening|month|day) of (?:the )?)*"
+)
+_SEASON_OF = re.compile(r"\b(?:the |that |in |last )?(?P<s>spring|summer|autumn|winter)\b(?: of)?(?: the)?(?: year)?", re.IGNORECASE)
+_AGO = re.compile(rf"\b(?P<n>{dates.NUMBER}|a) (?:long |full |whole |good )?(?P<u>year|day|week|month)s? (?:ago|since|before this|back|gone|past)\b", re.IGNORECASE)
+_NOW_SEASON = re.compile(r"\b[Ii]t (?:was|is) (?:now |still |already |only |just )?(?:early |late |high |full |the (?:end|middle|beginning|start|height|depth) of |mid)?(?:the )?-?(?P<s>spring|summer|autumn|winter)\b")
+
+
+def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
+    """
+    Yield weekdays of dates, and dates of events.
+    """
+    if passage.text.endswith("?"):
+        return
+    yield from _weekdays(passage)
+    yield from _next_day(passage)
+    yield from _events(passage, roster)
+    yield from _people(passage, roster)
+    yield from _seasons(passage)
+
+
+def _weekdays(passage: Passage) -> Iterator[Fact]:
+    text, scene = passage.text, passage.date
+    for match in _NAMED_DAY.finditer(text):
+        found = dates.find(match["rest"])
+        if found and found[0].start == 0 or found and match["rest"].startswith("the ") and found[0].start <= 4:
+            yield from _weekday(passage, found[0].year, found[0].month, found[0].day, match["w"])
+    if scene is None or scene.month is None:
+        return
+    for match in _DAY_OF.finditer(text):
+        yield from _weekday(passage, scene.year, scene.month, dates.ordinal(match["d"]), match["w"])
+    for match in _DAY_NUMBER.finditer(text):
+        month = dates.month(match["m"]) if match["m"] else scene.month
+        day = dates.ordinal(match["d"]) or dates.number(match["d"])
+        yield from _weekday(passage, scene.year, month, day, match["w"])
+    for match in _TODAY.finditer(text):
+        if not passage.is_flashback and not facts.is_earlier(passage) and not passage.is_card:
+            yield from _weekday(passage, scene.year, scene.month, scene.day, match["w"])
+
+
+def _next_day(passage: Passage) -> Iterator[Fact]:
+    """
+    Yield the weekday of `The next day was a Thursday`.
+    """
+    match = _NEXT.search(passage.text)
+    if match and not passage.is_spoken and not passage.is_card:
+        yield Fact(
+            kind="dates_order",
+            attribute="next_day",
+            subject="the calendar",
+            key=("next_day",),
+            value=match["w"] or match["w2"],
+            data=_DAYS.index((match["w"] or match["w2"]).lower()),
+            passage=passage,
+        )
+
+
+def next_days(told: Sequence[Fact]) -> Iterator[tuple[Fact, Fact]]:
+    """
+    Yield each `next day` with the weekday before it that it does not follow.
+    """
+    ordered = sorted(told, key=lambda fact: (fact.passage.order, fact.passage.index))
+    last: Fact | None = None
+    for fact in ordered:
+        if fact.passage.is_card or fact.passage.is_spoken:
+            continue
+        if fact.attribute == "next_day" and last is not None and fact.passage.order - last.passage.order < 2:
+            day = _DAYS.index(last.value.split()[0].lower()) if last.attribute == "weekday" else last.data
+            if (int(str(day)) + 1) % 7 != fact.data:
+                yield last, fact
+        last = fact
+
+
+def _weekday(passage: Passage, year: int | None, month: int | None, day: int | None, named: str) -> Iterator[Fact]:
+    if month is None or day is None:
+        return
+    year = year or (passage.date.year if passage.date else None)
+    try:
+        ordinal = datetime.date(year or 2001, month, day).toordinal()
+    except ValueError:
+        return
+    shift = (_DAYS.index(named.lower()) - ordinal) % 7
+    yield Fact(
+        kind="dates_order",
+        attribute="weekday",
+        subject="the calendar",
+        key=("weekday", str(year)),
+        value=f"{named} {day}.{month}.",
+        data=(shift, ordinal),
+        passage=passage,
+    )
+
+
+def _events(passage: Passage, roster: Roster) -> Iterator[Fact]:
+    text = passage.text
+    for match in _THE_EVENT.finditer(text):
+        window = text[max(match.start() - 60, 0) : match.end() + 60]
+        date = _date_near(passage, window, match.start() - max(match.start() - 60, 0))
+        if date is not None:
+            owner = re.search(vocabulary.PERSON, match[0])
+            key = match["e"].lower() + (owner[0].strip("@?~") if owner else "")
+            yield _dated(passage, f"the {match['e'].lower()}", ("event", key), date)
+    for mention in re.finditer(vocabulary.PERSON + r"(?!'s)", text):
+        number = int(mention[0].strip("@?~"))
+        if roster.entities[number - 1].kind in {"event", "thing"}:
+            window = text[max(mention.start() - 60, 0) : mention.end() + 60]
+            date = _date_near(passage, window, mention.start() - max(mention.start() - 60, 0))
+            if date is not None:
+                yield _dated(passage, roster.name(number), ("event", str(number)), date)
+
+
+def _people(passage: Passage, roster: Roster) -> Iterator[Fact]:
+    text = passage.text
+    for name, verbs in _DATED_VERBS.items():
+        for match in re.finditer(rf"(?P<p>{vocabulary.PERSON})(?:'s)?(?: (?!@|and\b|but\b)[a-z]+){{0,3}}? (?:{verbs})\b(?P<rest>[^.;!?]{{0,60}})", text, re.IGNORECASE):
+            number, sure = facts.person(match)
+            date = _date_near(passage, match["rest"], 0)
+            if date is not None and not facts.is_unreal(passage, match.start(), match.end("p")):
+                object_ = re.search(rf"{vocabulary.PERSON}|(?<=the )[a-z]+", match["rest"])
+                extra = (object_[0].strip("@?~"),) if object_ and name in {"married", "arrived", "left"} else ()
+                yield _dated(passage, roster.name(number), (name, str(number), *extra), date, sure)
+    if passage.is_card and passage.field:
+        field = passage.field.split("_")[0]
+        names = {"died": "died", "death": "died", "built": "built", "founded": "built", "married": "married", "opened": "built", "launched": "built"}
+        value = passage.text.partition(" : ")[2]
+        date = _date_near(passage, value, 0)
+        if field in names and date is not None:
+            yield _dated(passage, roster.name(passage.subject), (names[field], str(passage.subject)), date)
+        elif field in {"date", "when", "happened", "year"} and date is not None:
+            yield _dated(passage, roster.name(passage.subject), ("event", str(passage.subject)), date)
+
+
+def _date_near(passage: Passage, window: str, position: int) -> dates.StoryDate | None:
+    """
+    Return the only date in a stretch of text, or the year that `three years ago` means.
+    """
+    found = dates.find(window, bare_years=True)
+    if len(found) == 1:
+        gap = window[min(position, found[0].end) : max(position, found[0].start)]
+        return found[0] if len(gap) < 60 and not re.search(r"[.;!?]|\b(?:and|but|who|he|she|@\d+ had)\b", gap[-40:]) else None
+    ago = _AGO.search(window)
+    if not found and ago and passage.date is not None and passage.date.year is not None and ago["u"].lower() == "year":
+        years = 1 if ago["n"].lower() == "a" else dates.number(ago["n"])
+        return dates.StoryDate(year=passage.date.year - years) if years else None
+    return None
+
+
+def _dated(passage: Passage, subject: str, key: tuple[str, ...], date: dates.StoryDate, sure: bool = True) -> Fact:
+    died = key[0] == "died"
+    return Fact(
+        kind="death" if died else "dates_order",
+        attribute="died" if died else "date",
+        subject=subject,
+        key=key,
+        value=str(date),
+        data=date,
+        passage=passage,
+        is_sure=sure,
+    )
+
+
+def _seasons(passage: Passage) -> Iterator[Fact]:
+    """
+    Yield the season in which a dated scene says it plays.
+    """
+    if passage.date is None or passage.date.month is None or passage.is_card or passage.is_spoken or passage.is_flashback:
+        return
+    for match in _NOW_SEASON.finditer(passage.text):
+        month = _SEASONS[match["s"].lower()]
+        apart = min((passage.date.month - month) % 12, (month - passage.date.month) % 12)
+        if apart > 3:
+            yield Fact(
+                kind="dates_order",
+                attribute="season",
+                subject=passage.path,
+                key=("season", passage.path),
+                value=match["s"].lower(),
+                data=month,
+                passage=passage,
+            )
+
+
+def differ(one: Fact, other: Fact) -> bool:
+    """
+    Return whether two dates, or two weekdays of one calendar, exclude each other.
+    """
+    if one.attribute == "weekday":
+        return one.data[0] != other.data[0]  # type: ignore[index]
+    if one.attribute in {"season", "next_day"}:
+        return False
+    first, second = one.data, other.data
+    assert isinstance(first, dates.StoryDate)
+    assert isinstance(second, dates.StoryDate)
+    return first.contradicts(second)

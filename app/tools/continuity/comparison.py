@@ -1,0 +1,263 @@
+"""
+The comparison: read cards and scenes, gather their facts, and return which contradict each other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from app.tools import documents, prose, scenes
+from app.tools.continuity import (
+    ages,
+    appearances,
+    banks,
+    calendar_dates,
+    cards,
+    deaths,
+    facts,
+    passages,
+    possessions,
+    relations,
+    sides,
+    travels,
+)
+from app.tools.continuity.facts import Fact
+from app.tools.continuity.passages import Passage
+from app.tools.continuity.roster import Roster
+from app.tools.scenes import Scene
+
+_READERS: tuple[facts.Read, ...] = (
+    ages.read,
+    appearances.read,
+    sides.read,
+    banks.read,
+    deaths.read,
+    calendar_dates.read,
+    travels.read,
+    relations.read,
+    possessions.read,
+)
+_DIFFER: dict[str, Callable[[Fact, Fact], bool]] = {
+    "age": ages.differ,
+    "appearance": appearances.differ,
+    "side": sides.differ,
+    "place_side": banks.differ,
+    "death": deaths.differ,
+    "dates_order": calendar_dates.differ,
+    "distance_travel": travels.differ,
+    "rank_relation": relations.differ,
+}
+_VERSIONS = 40
+_FACTS = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contradiction:
+    """
+    Two facts that cannot both be true.
+    """
+
+    one: Fact
+    """The earlier one, or the card's."""
+    other: Fact
+    """The later one."""
+    versions: tuple[Fact, ...] = ()
+    """All that is said of it, one for each value."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Comparison:
+    """
+    What was read and what came of it.
+    """
+
+    contradictions: list[Contradiction] = field(default_factory=list)
+    """What cannot both be true."""
+    facts: list[Fact] = field(default_factory=list)
+    """All facts, in the order of the files."""
+    comparisons: int = 0
+    """Pairs of facts that were compared."""
+    cards: list[cards.Card] = field(default_factory=list)
+    """The cards."""
+    roster: Roster | None = None
+    """The cast."""
+    unread: list[str] = field(default_factory=list)
+    """Paths of cards and scenes in which no fact was found."""
+
+
+def compare(told: Sequence[Scene], canon: Sequence[documents.Document]) -> Comparison:
+    """
+    Compare scenes and cards, each with each.
+    """
+    documents_told = [scene.document for scene in told]
+    known = _names(documents_told)
+    found = [card for document in canon for card in cards.read(document, known)]
+    roster = Roster(found, documents_told)
+    result = Comparison(cards=found, roster=roster)
+    read = [*_of_cards(found, roster), *_of_scenes(told, roster)]
+    for passage in read:
+        if len(result.facts) < _FACTS:
+            result.facts += [fact for rule in _READERS for fact in rule(passage, roster)]
+    result.facts = _firm(result.facts)
+    _contradict(result, read)
+    stated = {fact.passage.path for fact in result.facts}
+    paths = [document.path for document in [*canon, *documents_told]]
+    result.unread = [path for path in dict.fromkeys(paths) if path not in stated]
+    return result
+
+
+def _names(scenes_told: Sequence[documents.Document]) -> set[str]:
+    from app.tools import names
+
+    return {word for s in names.certain(names.sightings(scenes_told)) for word in s.name.split()}
+
+
+def _of_cards(found: Sequence[cards.Card], roster: Roster) -> Iterator[Passage]:
+    for card in found:
+        number = roster.number(card.entity)
+        for index, line in enumerate(card.lines):
+            name, _, value = line.text.partition(" : ")
+            normal = passages.of_line(value if line.field else line.text, number, roster)
+            yield Passage(
+                text=f"@{number}'s {name.lower()} : {normal}" if line.field else normal,
+                path=card.path,
+                line=line.line,
+                quote=line.text if not line.field else f"{name}: {value}",
+                context=line.text.lower(),
+                order=-1,
+                index=index,
+                subject=number,
+                field=line.field,
+            )
+
+
+def _of_scenes(told: Sequence[Scene], roster: Roster) -> Iterator[Passage]:
+    teller = _teller(told, roster)
+    for order, scene in enumerate(told):
+        narrator = roster.numbered(scene.pov) or teller
+        reader = passages.Reader(
+            roster,
+            scene.path,
+            order,
+            narrator=narrator,
+            date=scene.date,
+            is_flashback=scene.is_flashback,
+            place=scene.place,
+        )
+        yield from reader.read(prose.paragraphs(scene.document))
+
+
+def _teller(told: Sequence[Scene], roster: Roster) -> int:
+    """
+    Return who tells the story: whom a card calls its narrator, or the unnamed narrator.
+    """
+    for entity in roster.entities[:-1]:
+        text = "\n".join(entity.document.lines).lower() if entity.document and roster.is_person(roster.number(entity)) else ""
+        if re.search(r"\bnarrator\b|\btells the story\b|\bfirst[- ]person\b", text):
+            return roster.number(entity)
+    return roster.narrator
+
+
+def _firm(told: Sequence[Fact]) -> list[Fact]:
+    """
+    Return the facts that are firm enough to be compared.
+
+    Where a pronoun may mean another, a mark that only one person has tells who is meant, and so does a known relation.
+    """
+    sure = [fact for fact in told if fact.is_sure]
+    bearers: dict[tuple[str, ...], set[str]] = {}
+    for fact in sure:
+        if fact.attribute == "side":
+            bearers.setdefault(fact.key[1:], set()).add(fact.key[0])
+    related = {fact.key for fact in sure if fact.attribute == "relation"}
+    return [
+        fact
+        for fact in told
+        if fact.is_sure
+        or (fact.attribute == "side" and bearers.get(fact.key[1:]) == {fact.key[0]})
+        or (fact.attribute == "relation" and fact.key in related)
+    ]
+
+
+def _contradict(result: Comparison, read: Sequence[Passage]) -> None:
+    groups: dict[tuple[str, ...], list[Fact]] = {}
+    for fact in result.facts:
+        groups.setdefault((fact.kind, fact.attribute, *fact.key), []).append(fact)
+    days = [fact for fact in result.facts if fact.attribute in {"weekday", "next_day"}]
+    result.contradictions += [
+        Contradiction(one=one, other=other, versions=(one, other)) for one, other in calendar_dates.next_days(days)
+    ]
+    for (kind, *_), told in groups.items():
+        if kind == "possession":
+            result.comparisons += max(len(told) - 1, 0)
+            result.contradictions += [
+                Contradiction(one=one, other=other, versions=(one, other)) for one, other in possessions.conflicts(told, read)
+            ]
+        else:
+            _contradict_group(result, told, _DIFFER[kind])
+
+
+def _contradict_group(result: Comparison, told: Sequence[Fact], differ: Callable[[Fact, Fact], bool]) -> None:
+    """
+    Hold the versions of one thing against each other; each that contradicts an earlier one is found once.
+    """
+    versions = _versions(told)
+    if any(fact.value == "changed" for fact in versions):
+        return
+    reported: set[str] = set()
+    for position, other in enumerate(versions):
+        for one in versions[:position]:
+            result.comparisons += 1
+            if other.value in reported or not differ(one, other) or _is_aware(one, other) or _is_aware(other, one):
+                continue
+            reported.add(other.value)
+            result.contradictions.append(Contradiction(one=one, other=other, versions=tuple(versions)))
+
+
+def _versions(told: Sequence[Fact]) -> list[Fact]:
+    """
+    Return the first facts of each value in each file, cards first.
+    """
+    first: dict[tuple[str, str, str], Fact] = {}
+    for fact in sorted(told, key=lambda fact: (fact.passage.order, fact.passage.index)):
+        first.setdefault((fact.value, fact.passage.path, str(fact.data)), fact)
+    return list(first.values())[:_VERSIONS]
+
+
+def _is_aware(one: Fact, other: Fact) -> bool:
+    """
+    Return whether the text about one fact also names the other's value: then it knows of the difference.
+    """
+    if one.passage.is_card:
+        return False
+    words = _value_words(other) - _value_words(one)
+    return any(_is_named(word, one.passage.context) for word in words)
+
+
+def _is_named(word: str, context: str) -> bool:
+    """
+    Return whether a text names a value without denying it.
+    """
+    return any(
+        not re.search(r"(?:\b(?:not|never|without|no)\b|n['’]t\b)[^.;]{0,18}$", context[max(found.start() - 30, 0) : found.start()])
+        for found in re.finditer(rf"\b{re.escape(word)}\b", context)
+    )
+
+
+def _value_words(fact: Fact) -> set[str]:
+    from app.tools import dates
+
+    if fact.kind == "age":
+        years = fact.data[1] if isinstance(fact.data, tuple) else 0
+        return {str(years), dates.in_words(years)} if isinstance(years, int) else set()
+    if fact.kind == "death" or fact.attribute in {"rank", "trade"}:
+        return set()
+    if fact.kind == "place_side":
+        return {fact.value, "other bank", "other side"}
+    if fact.attribute == "weekday":
+        return {fact.value.split()[0].lower()}
+    if fact.kind == "distance_travel":
+        return set()
+    return {word for word in re.findall(r"[a-z]+", fact.value.lower()) if len(word) > 2}

@@ -1,0 +1,337 @@
+"""
+Passages: sentences in which names and pronouns have been replaced by whom they mean.
+
+`She gave Kael her ring` becomes `@2 gave @1 @2's ring`, so that what is read off a passage needs no grammar of names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from app.tools import bounds, dates, documents, prose
+from app.tools.cast import Mention
+from app.tools.continuity import vocabulary
+from app.tools.continuity.roster import Roster
+
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
+_PRONOUNS = {
+    "he": "he", "him": "he", "himself": "he", "his": "he", "she": "she", "hers": "she", "her": "she", "herself": "she",
+    "i": "i", "me": "i", "my": "i", "mine": "i", "myself": "i",
+}  # fmt: skip
+_POSSESSIVE = frozenset({"his", "her", "hers", "my", "mine"})
+_AFTER_OBJECT = frozenset(
+    "the a an to in on at of for with from by and or but as that when while until till if because so then into onto "
+    "over under up down out off away back again about after before across along around beside behind between through "
+    "toward towards without within was were is are had has have would could should might not what who how why where "
+    "this these those nothing something anything everything more now here there too either for alone once".split()
+)
+_CONTRACTIONS = (
+    (re.compile(r"n't\b"), " not"), (re.compile(r"'m\b"), " am"), (re.compile(r"'re\b"), " are"),
+    (re.compile(r"'ve\b"), " have"), (re.compile(r"'ll\b"), " will"), (re.compile(r"(?<=\w)'d\b"), " had"),
+    (re.compile(r"\b(he|she|it|that|there|who|what|here)'s\b", re.IGNORECASE), r"\1 is"),
+)  # fmt: skip
+_NEAR_SENTENCES = 7
+SOME_WOMAN, SOME_MAN = -1, -2
+_UNNAMED = re.compile(
+    r"(?<![,—–] )(?<!was )(?<!is )(?<!am )(?<!as )(?<!like )(?<!were )(?<!been )(?<!for )(?<!than )\b(?i:an?|the|another|one|that|this|my|his|her) "
+    rf"(?:(?!of\b|and\b|in\b|to\b)[a-z][\w-]* ){{0,3}}?(?P<noun>{'|'.join(sorted(vocabulary.MALE_NOUNS | vocabulary.FEMALE_NOUNS))})\b(?!['’]s)"
+)
+
+
+def _unnamed_gender(noun: str) -> int:
+    return SOME_WOMAN if noun in vocabulary.FEMALE_NOUNS else SOME_MAN
+
+
+_SAID = re.compile(rf"\b(?:{vocabulary.SPEECH_VERBS}) (?:(?:the|old|young) )?@[?~]?(\d+)\b(?!'s)")
+_SAYS = re.compile(rf"@[?~]?(\d+)(?:,? \w{{2,12}}ly)? (?:{vocabulary.SPEECH_VERBS})\b")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """
+    A sentence, or the part of one that is spoken or not.
+    """
+
+    text: str
+    """Its words with `@n` for the cast."""
+    path: str
+    """File."""
+    line: int
+    """Line of the file."""
+    quote: str
+    """The sentence as it stands in the file."""
+    context: str
+    """The paragraph and its neighbours, in small letters."""
+    order: int
+    """Place of its file in the telling; -1 for a card."""
+    index: int
+    """Place of the passage in its file."""
+    date: dates.StoryDate | None = None
+    """When its scene plays."""
+    is_spoken: bool = False
+    """Whether somebody says it."""
+    is_flashback: bool = False
+    """Whether its scene tells of earlier."""
+    speaker: int = 0
+    """Who says it, 0 if that is not clear."""
+    subject: int = 0
+    """Whom it is about where it names nobody: a card's subject, or the one spoken of last."""
+    place: str = ""
+    """Where its scene plays, as its metadata says."""
+    field: str = ""
+    """Name of a card's field."""
+    answers: str = ""
+    """The question in speech before it."""
+
+    @property
+    def is_card(self) -> bool:
+        """
+        Whether it stands on a card.
+        """
+        return self.order < 0
+
+
+@dataclass(slots=True)
+class _Chain:
+    """
+    Whom the last sentences were about.
+    """
+
+    sentences: list[list[int]] = field(default_factory=list)
+
+    def opened(self) -> None:
+        self.sentences = [*self.sentences[-_NEAR_SENTENCES:], []]
+
+    def add(self, person: int) -> None:
+        self.sentences[-1].append(person)
+
+    def meant(self, roster: Roster, gender: str, exclude: int = 0, *, opens: bool = False) -> tuple[int, bool]:
+        """
+        Return the person whom a pronoun means, and whether another could be meant.
+
+        A pronoun that opens its sentence carries on with the subject of the sentence before.
+        """
+        for distance, people in enumerate(reversed(self.sentences)):
+            fitting = [p for p in people if p != exclude and _gender(roster, p) == gender]
+            if fitting:
+                if opens and distance == 1 and people[0] == fitting[0]:
+                    return fitting[0], False
+                return fitting[0], len(set(fitting)) > 1 or (distance > 0 and self._crowded(roster, gender, distance))
+        for people in reversed(self.sentences[-2:]):
+            unknown = [p for p in people if p != exclude and roster.is_person(p) and roster.gender(p) is None]
+            if unknown:
+                return unknown[0], True
+        return 0, True
+
+    def _crowded(self, roster: Roster, gender: str, distance: int) -> bool:
+        near = self.sentences[-distance - 1 : len(self.sentences) - distance]
+        return len({p for people in near for p in people if _gender(roster, p) == gender}) > 1
+
+
+def _gender(roster: Roster, person: int) -> str | None:
+    return {SOME_WOMAN: "she", SOME_MAN: "he"}.get(person) or roster.gender(person)
+
+
+class Reader:
+    """
+    Reads the paragraphs of one file in order.
+    """
+
+    def __init__(self, roster: Roster, path: str, order: int, **scene: object) -> None:
+        self._roster = roster
+        self._path = path
+        self._order = order
+        self._scene = scene
+        self._narrator = int(scene.pop("narrator", 0))  # type: ignore[call-overload]
+        self._chain = _Chain()
+        self._speech = _Chain()
+        self._speakers: list[int] = []
+        self._index = 0
+        self._asked = ""
+
+    def read(self, paragraphs: Sequence[prose.Paragraph]) -> Iterator[Passage]:
+        """
+        Yield the passages of the paragraphs.
+        """
+        texts = [p.text.lower() for p in paragraphs]
+        for position, paragraph in enumerate(paragraphs):
+            context = " ".join(texts[max(position - 1, 0) : position + 3])
+            yield from self._paragraph(paragraph, context)
+
+    def _paragraph(self, paragraph: prose.Paragraph, context: str) -> Iterator[Passage]:
+        mentions = self._roster.cast.mentions(paragraph.text)
+        parts = list(_parts(paragraph))
+        told: dict[int, tuple[str, int]] = {}
+        for number, (start, end, spoken) in enumerate(parts):
+            if not spoken:
+                told[number] = self._told(paragraph, mentions, start, end)
+        speaker = self._speaker(paragraph, [text for text, _ in told.values()])
+        asked, questions = self._asked, []
+        for number, (start, end, spoken) in enumerate(parts):
+            text, subject = told[number] if not spoken else self._said(paragraph, mentions, start, end, speaker)
+            self._index += 1
+            if spoken and text.rstrip("\"'”’ ").endswith("?"):
+                questions.append(text)
+            sentence = paragraph.sentence_at(start)
+            yield Passage(
+                text=text,
+                path=self._path,
+                line=paragraph.line_at(start),
+                quote=bounds.clipped(sentence.text),
+                context=context,
+                order=self._order,
+                index=self._index,
+                is_spoken=spoken,
+                speaker=speaker if spoken else 0,
+                subject=subject,
+                answers=asked if spoken else "",
+                **self._scene,  # type: ignore[arg-type]
+            )
+        self._asked = " ".join(questions)
+
+    def _told(self, paragraph: prose.Paragraph, mentions: Sequence[Mention], start: int, end: int) -> tuple[str, int]:
+        before = next((people[0] for people in reversed(self._chain.sentences) if people), 0)
+        before = max(before, 0)
+        self._chain.opened()
+        text = _replaced(paragraph.text, mentions, start, end, self._roster, self._chain, self._narrator)
+        return text, before
+
+    def _said(
+        self, paragraph: prose.Paragraph, mentions: Sequence[Mention], start: int, end: int, speaker: int
+    ) -> tuple[str, int]:
+        before = next((people[0] for people in reversed(self._speech.sentences) if people), 0)
+        self._speech.opened()
+        text = _replaced(
+            paragraph.text, mentions, start, end, self._roster, self._speech, speaker, others=self._chain, exclude=speaker
+        )
+        return text, before
+
+    def _speaker(self, paragraph: prose.Paragraph, told: Sequence[str]) -> int:
+        """
+        Return who speaks in a paragraph: by a verb of speech, by who acts in it, or the one whose turn it is.
+        """
+        if not paragraph.speech:
+            self._speakers = []
+            return 0
+        speaker = 0
+        for text in told:
+            match = _SAID.search(text) or _SAYS.search(text)
+            if match:
+                speaker = int(match[1])
+                break
+        if not speaker:
+            people = [int(n) for text in told for n in re.findall(r"@[?~]?(\d+)\b(?!'s)", text)]
+            speaker = people[0] if people and self._roster.is_person(people[0]) else 0
+        if not speaker and not told and len(self._speakers) > 1:
+            speaker = self._speakers[-2]
+        self._speakers = [*self._speakers[-1:], speaker]
+        return speaker
+
+
+def _parts(paragraph: prose.Paragraph) -> Iterator[tuple[int, int, bool]]:
+    """
+    Yield start, end and whether it is spoken of each sentence, cut where speech begins or ends.
+    """
+    cuts = sorted({cut for span in paragraph.speech for cut in (span.start, span.end)})
+    for sentence in paragraph.sentences:
+        edges = [sentence.start, *(cut for cut in cuts if sentence.start < cut < sentence.end), sentence.end]
+        for start, end in zip(edges, edges[1:], strict=False):
+            if _WORD.search(paragraph.text, start, end):
+                yield start, end, paragraph.is_spoken(start)
+
+
+def _replaced(
+    text: str,
+    mentions: Sequence[Mention],
+    start: int,
+    end: int,
+    roster: Roster,
+    chain: _Chain,
+    first_person: int,
+    *,
+    others: _Chain | None = None,
+    exclude: int = 0,
+) -> str:
+    """
+    Return a stretch of text with names and pronouns replaced, and note in the chain who was named.
+    """
+    pieces: list[str] = []
+    position = start
+    unnamed = {m.start("noun"): _unnamed_gender(m["noun"]) for m in _UNNAMED.finditer(text, start, end)}
+    named = {m.start: m for m in mentions if start <= m.start < end}
+    for match in _WORD.finditer(text, start, end):
+        if match.start() < position:
+            continue
+        mention = named.get(match.start())
+        if mention is not None and mention.end <= end:
+            person = roster.number(mention.entity)
+            pieces += [text[position : mention.start], f"@{person}" + ("'s" if mention.is_possessive else "")]
+            position = min(mention.after, end)
+            if roster.is_person(person):
+                chain.add(person)
+            continue
+        if match.start() in unnamed:
+            chain.add(unnamed[match.start()])
+        bare, _, tail = match[0].replace("’", "'").partition("'")
+        gender = _PRONOUNS.get(bare.lower())
+        if gender is None or (bare == "i" and gender == "i"):
+            continue
+        opens = not re.search(r"[^\W_]", text[start : match.start()])
+        person, doubtful = (
+            (first_person, False) if gender == "i" else chain.meant(roster, gender, exclude, opens=opens and others is None)
+        )
+        doubtful = doubtful or (others is not None and gender != "i" and person not in chain.sentences[-1])
+        if not person and others is not None and gender != "i":
+            person, doubtful = others.meant(roster, gender, exclude)[0], True
+        if person > 0:
+            following = _WORD.match(text, match.end() + 1)
+            possessive = _is_possessive(bare.lower(), following, text[match.end() : match.end() + 1])
+            end_of_word = match.start() + len(bare) if tail else match.end()
+            mark = f"@?{person}" if doubtful else f"@{person}" if gender == "i" else f"@~{person}"
+            pieces += [text[position : match.start()], mark + ("'s" if possessive else "")]
+            position = end_of_word
+            chain.add(person)
+            if tail == "s":
+                pieces.append(" is")
+                position = match.end()
+        elif person < 0:
+            chain.add(person)
+    pieces.append(text[position:end])
+    return plain("".join(pieces))
+
+
+def _is_possessive(word: str, following: re.Match[str] | None, after: str) -> bool:
+    if word == "her":
+        return following is not None and after == " " and following[0].lower() not in _AFTER_OBJECT
+    return word in _POSSESSIVE
+
+
+def plain(text: str) -> str:
+    """
+    Return a text with straight apostrophes, without marks of emphasis, and with its contractions written out.
+    """
+    bare = text.replace("’", "'").replace("*", "").replace("_", " ").replace("‘", "'")
+    for pattern, full in _CONTRACTIONS:
+        bare = pattern.sub(full, bare)
+    return " ".join(bare.split())
+
+
+def of_line(text: str, subject: int, roster: Roster) -> str:
+    """
+    Return a line of a card with its names and pronouns replaced; a pronoun without a name before it means the subject.
+    """
+    chain = _Chain()
+    chain.opened()
+    chain.add(subject)
+    chain.opened()
+    replaced = _replaced(text, roster.cast.mentions(text), 0, len(text), roster, chain, 0)
+    return replaced.replace(f"@?{subject}'", f"@~{subject}'").replace(f"@?{subject} ", f"@~{subject} ")
+
+
+def of_document(document: documents.Document, reader: Reader) -> list[Passage]:
+    """
+    Return the passages of a file.
+    """
+    return list(reader.read(prose.paragraphs(document)))

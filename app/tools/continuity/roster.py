@@ -1,0 +1,245 @@
+"""
+The roster: everyone and everything that cards and scenes name, by number, with the pronoun that fits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from app.tools import documents, matching, names, prose
+from app.tools.canon import Entity
+from app.tools.cast import Cast
+from app.tools.continuity import vocabulary
+from app.tools.continuity.cards import TITLES, Card
+
+_PRONOUN = re.compile(r"\b(he|him|his|she|her)\b", re.IGNORECASE)
+_TITLE = re.compile(r"\b([A-Z][a-z]{1,12})\.? $")
+_KIN_BEFORE = re.compile(r"\b(?:his|her|my|their|our|the|a|old|young) ([a-z-]{3,15}),? $")
+_LOCATED = re.compile(r"\b(?:in|at|to|from|near|of|through|toward|towards|above|below|into) $")
+_ACTS = re.compile(rf" (?:{vocabulary.SPEECH_VERBS}|was|had|did|looked|turned|stood|sat|came|went|nodded|smiled|shook|took)\b")
+_SAID = re.compile(rf"\b(?:{vocabulary.SPEECH_VERBS}) $")
+_MAX_TEXTS = 400
+_FAMILIAR = frozenset("mr mrs ms miss old young aunt uncle father mother sister brother granny grandmother grandfather sir".split())
+_NOT_NAMES = frozenset({"St", "Saint", "The", "Mount", "Lake", "New", "Old", "Great", "Little", "Upper", "Lower", "North", "South", "East", "West", "High", "Low"})
+
+
+_ROLES = "|".join(sorted(vocabulary.TRADES | vocabulary.RANKS | {"mayor", "landlady", "landlord", "treasurer", "squire"}))
+_NAMED = r"(?:(?:Mr|Mrs|Miss|Dr|Father|Sir|Madame|Herr) )?(?:[A-Z][a-z]+ )?[A-Z][a-z]+"
+_APPOSED = re.compile(rf"\b[Tt]he (?P<r1>{_ROLES}),? (?P<n1>{_NAMED})\b(?!['’]s)|\b(?P<n2>{_NAMED}), the (?P<r2>{_ROLES})\b(?= of|[,.;])")
+_NARRATOR = Entity(
+    name="the narrator", aliases=("the narrator",), kind="character", pronoun=None, facts=(), document=None
+)
+
+
+class Roster:
+    """
+    The cast by number, from 1.
+    """
+
+    def __init__(self, cards: Sequence[Card], scenes: Sequence[documents.Document]) -> None:
+        written = list({card.path: card.entity.document for card in cards if card.entity.document}.values())
+        seen = names.sightings([*scenes, *written])
+        entities = _distinct([card.entity for card in cards])
+        entities += _further(entities, seen)
+        entities = _titled(entities, seen)
+        entities = _described(entities, scenes)
+        self.cast = Cast([*_without_shared_aliases(entities), _NARRATOR])
+        """Finds names in texts."""
+        self.entities = self.cast.entities
+        """Everyone and everything, number n at n - 1."""
+        self._numbers = {entity.name: number for number, entity in enumerate(self.entities, start=1)}
+        self._genders: list[str | None] = [entity.pronoun for entity in self.entities]
+        self._persons = [entity.kind in {"character", "unknown"} for entity in self.entities]
+        self.narrator = len(self.entities)
+        """Who tells a story in the first person where nobody says who that is."""
+        self._observe(scenes)
+
+    def number(self, entity: Entity) -> int:
+        """
+        Return an entity's number.
+        """
+        return self._numbers[entity.name]
+
+    def numbered(self, name: str | None) -> int:
+        """
+        Return the number of whom a text names, 0 if nobody known.
+        """
+        entity = self.cast.named(name) if name else None
+        return self.number(entity) if entity else 0
+
+    def name(self, number: int) -> str:
+        """
+        Return the name by which findings call a number.
+        """
+        return self.entities[number - 1].name if number else "the narrator"
+
+    def gender(self, number: int) -> str | None:
+        """
+        Return the pronoun that fits, None if it is not known.
+        """
+        return self._genders[number - 1] if 0 < number <= len(self._genders) else None
+
+    def is_person(self, number: int) -> bool:
+        """
+        Return whether somebody is meant who can act.
+        """
+        return 0 < number <= len(self._persons) and self._persons[number - 1]
+
+    def _observe(self, scenes: Sequence[documents.Document]) -> None:
+        """
+        Learn pronouns from sentences that name one person, and who is a place from how names are used.
+        """
+        pronouns: dict[int, Counter[str]] = {}
+        uses: dict[int, Counter[str]] = {}
+        for document in scenes[:_MAX_TEXTS]:
+            for paragraph in prose.paragraphs(document):
+                text = paragraph.text
+                mentions = self.cast.mentions(text)
+                for mention in mentions:
+                    number = self.number(mention.entity)
+                    before = text[max(mention.start - 24, 0) : mention.start]
+                    use = uses.setdefault(number, Counter())
+                    use["located"] += bool(_LOCATED.search(before))
+                    use["acts"] += bool(_ACTS.match(text, mention.end)) or bool(_SAID.search(before))
+                    use["all"] += 1
+                    word = _KIN_BEFORE.search(before) or _TITLE.search(before)
+                    _note_word(pronouns.setdefault(number, Counter()), word[1].lower() if word else "")
+                    _note_word(pronouns[number], text[mention.start : mention.end].split()[0].lower(), 4)
+                people = {self.number(m.entity) for m in mentions}
+                if len(people) == 1:
+                    _note_pronouns(pronouns[next(iter(people))], paragraph, mentions[0].end)
+        for number, count in pronouns.items():
+            if self._genders[number - 1] is None:
+                self._genders[number - 1] = _majority(count)
+        for number, entity in enumerate(self.entities[:-1], start=1):
+            if entity.kind == "unknown" and entity.document is not None and number not in uses:
+                self._persons[number - 1] = self._genders[number - 1] is not None
+        for number, use in uses.items():
+            entity = self.entities[number - 1]
+            if entity.kind == "unknown" and self._genders[number - 1] is None:
+                self._persons[number - 1] = use["acts"] > 0 and 2 * use["located"] <= use["all"]
+
+
+def _note_word(count: Counter[str], word: str, weight: int = 3) -> None:
+    if word in vocabulary.MALE_WORDS:
+        count["he"] += weight
+    elif word in vocabulary.FEMALE_WORDS:
+        count["she"] += weight
+
+
+def _note_pronouns(count: Counter[str], paragraph: prose.Paragraph, start: int) -> None:
+    for match in _PRONOUN.finditer(paragraph.text, start):
+        if not paragraph.is_spoken(match.start()):
+            count["he" if match[1].lower() in {"he", "him", "his"} else "she"] += 1
+            return
+
+
+def _majority(count: Counter[str]) -> str | None:
+    he, she = count["he"], count["she"]
+    if he + she < 2 or he == she or min(he, she) * 2 > max(he, she):
+        return None
+    return "he" if he > she else "she"
+
+
+def _distinct(entities: Iterable[Entity]) -> list[Entity]:
+    """
+    Merge what several cards say of one subject.
+    """
+    found: dict[str, Entity] = {}
+    for entity in entities:
+        known = found.get(entity.name)
+        if known is None:
+            found[entity.name] = entity
+        else:
+            aliases = tuple(dict.fromkeys([*known.aliases, *entity.aliases]))
+            kind = known.kind if known.kind != "unknown" else entity.kind
+            found[entity.name] = dataclasses.replace(
+                known, aliases=aliases, kind=kind, pronoun=known.pronoun or entity.pronoun
+            )
+    return list(found.values())
+
+
+def _further(entities: Sequence[Entity], seen: Sequence[names.Sighting]) -> list[Entity]:
+    """
+    Return those whom no card describes; `Jory Pell` and `Jory` are one.
+    """
+    known = {word for entity in entities for alias in entity.aliases for word in alias.split() if word[:1].isupper()}
+    found: dict[str, Entity] = {}
+    for entity in sorted(names.entities(seen), key=lambda entity: -len(entity.name.split())):
+        words = [word for word in entity.name.split() if word.strip(".").lower() not in TITLES]
+        if not words or words[0].lower() in matching.STOPWORDS or all(word in known for word in words) or (len(words[0]) == 1 and len(words) == 1):
+            continue
+        bare = " ".join(words)
+        aliases = [bare, *(words if len(words) == 2 and entity.kind != "thing" and words[0] not in _NOT_NAMES else [])]
+        taken = {alias for other in found.values() for alias in other.aliases}
+        if bare not in taken:
+            fresh = [
+                alias
+                for alias in aliases
+                if alias not in taken and (alias == bare or (alias not in known and alias.lower() not in matching.STOPWORDS))
+            ]
+            found[bare] = dataclasses.replace(entity, name=bare, aliases=tuple(fresh))
+    return list(found.values())
+
+
+def _titled(entities: Sequence[Entity], seen: Sequence[names.Sighting]) -> list[Entity]:
+    """
+    Let `the Major` mean Major Voss where there is no other major.
+    """
+    bearers: dict[str, set[str]] = {}
+    by_alias = {alias: entity.name for entity in entities for alias in entity.aliases}
+    for sighting in seen:
+        title, _, rest = sighting.name.partition(" ")
+        if title.lower() in TITLES and title.lower() not in _FAMILIAR and rest:
+            owner = by_alias.get(rest) or by_alias.get(rest.split()[-1])
+            bearers.setdefault(title, set()).update([owner] if owner else ["?"])
+    found = []
+    for entity in entities:
+        titles = [title for title, owners in bearers.items() if owners == {entity.name}]
+        further = [f"the {title}" for title in titles] + [f"the {title.lower()}" for title in titles]
+        found.append(dataclasses.replace(entity, aliases=tuple(dict.fromkeys([*entity.aliases, *further]))))
+    return found
+
+
+def _described(entities: Sequence[Entity], scenes: Sequence[documents.Document]) -> list[Entity]:
+    """
+    Let `the vicar` mean whom the text introduces as `the vicar, Mr Lisle` or `Lisle, the vicar`.
+    """
+    by_alias = {alias: entity.name for entity in entities for alias in entity.aliases if alias[:1].isupper()}
+    bearers: dict[str, set[str]] = {}
+    for document in scenes:
+        for line in document.lines:
+            for match in _APPOSED.finditer(line):
+                role, name = (match["r1"], match["n1"]) if match["r1"] else (match["r2"], match["n2"])
+                owner = by_alias.get(name) or by_alias.get(name.split()[-1])
+                if owner:
+                    bearers.setdefault(role, set()).add(owner)
+    by_name = {next(iter(owners)): role for role, owners in bearers.items() if len(owners) == 1}
+    return [
+        dataclasses.replace(entity, aliases=(*entity.aliases, f"the {by_name[entity.name]}"))
+        if entity.name in by_name
+        else entity
+        for entity in entities
+    ]
+
+
+def _without_shared_aliases(entities: Sequence[Entity]) -> list[Entity]:
+    """
+    Take away what names two: a surname of a family, or `the keeper` where there are two.
+    """
+    count = Counter(alias for entity in entities for alias in {alias.lower() for alias in entity.aliases})
+    whole = {entity.name.lower() for entity in entities}
+    return [
+        dataclasses.replace(
+            entity,
+            aliases=tuple(
+                alias
+                for alias in entity.aliases
+                if alias == entity.name or (count[alias.lower()] == 1 and alias.lower() not in whole)
+            ),
+        )
+        for entity in entities
+    ]

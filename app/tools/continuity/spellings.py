@@ -1,0 +1,94 @@
+"""
+Spellings: one name written in two ways.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from app.tools import documents, names
+from app.tools.continuity.cards import TITLES
+
+_INTRODUCED = re.compile(
+    r"\b(?:spel\w+|misspel\w+|pronounc\w+|short for|nickname\w*|christened|called (?:her|him|me)|not \w+|calls? (?:her|him|me)|known as|"
+    r"with (?:an?|one|two) [\"“'‘]?\w{1,2}\b|brothers?|sisters?|twins?|cousins?|two)\b",
+    re.IGNORECASE,
+)
+_SUFFIXES = ("y", "ie", "ey", "kin", "ette", "chen", "s", "ian", "an", "ish", "er", "ers", "ese", "i", "in", "en")
+_SHORTEST = 3
+
+
+def slips(scenes: Sequence[documents.Document], known: Sequence[str]) -> Iterator[tuple[names.Slip, names.Sighting | None]]:
+    """
+    Yield names that are probably another one misspelt, each with the place where the other one stands.
+    """
+    seen = names.sightings(scenes)
+    first: dict[str, names.Sighting] = {}
+    neighbours: dict[str, set[str]] = {}
+    counts: Counter[str] = Counter()
+    for sighting in seen:
+        words = sighting.name.split()
+        for word in words:
+            first.setdefault(word, sighting)
+            counts[word] += 1
+            neighbours.setdefault(word, set()).update(other for other in words if other != word)
+    reported: set[str] = set()
+    common = {word for document in scenes for line in document.lines for word in re.findall(r"\b[a-z]{3,}\b", line)}
+    right = [re.sub(r"['’]s\b", "", name) for name in known]
+    for slip in names.slips(seen, right):
+        if slip.intended.lower() in common or slip.name.rstrip("s") in counts and slip.name.endswith("s"):
+            continue
+        if _is_own_name(slip, counts, neighbours, known):
+            continue
+        reported.add(slip.name)
+        yield slip, first.get(slip.intended)
+    yield from _beside_surname(seen, known, counts, first, reported)
+
+
+def _beside_surname(
+    seen: Sequence[names.Sighting],
+    known: Sequence[str],
+    counts: Counter[str],
+    first: dict[str, names.Sighting],
+    reported: set[str],
+) -> Iterator[tuple[names.Slip, names.Sighting | None]]:
+    """
+    Yield first names, short ones too, that differ by a letter from the one that a card gives with the same surname.
+    """
+    pairs = {tuple(name.split()) for name in known if len(name.split()) == 2}
+    words = {word for name in known for word in name.split()}
+    for sighting in seen:
+        parts = sighting.name.split()
+        if len(parts) != 2 or tuple(parts) in pairs or parts[0] in words or parts[0] in reported:
+            continue
+        for given, surname in pairs:
+            if surname == parts[1] and _SHORTEST <= len(parts[0]) and names.distance(parts[0], given) == 1:
+                reported.add(parts[0])
+                slip = names.Slip(
+                    name=parts[0], intended=given, sighting=sighting, count=counts[parts[0]], intended_count=counts[given]
+                )
+                yield slip, first.get(given)
+
+
+def _is_own_name(slip: names.Slip, counts: Counter[str], neighbours: dict[str, set[str]], known: Sequence[str]) -> bool:
+    """
+    Return whether the other spelling is a name of its own: a diminutive, a derived word or another person.
+    """
+    long, short = sorted((slip.name, slip.intended), key=len, reverse=True)
+    if long.startswith(short) and long[len(short) :] in _SUFFIXES:
+        return True
+    if _INTRODUCED.search(slip.sighting.quote) and slip.intended in slip.sighting.quote:
+        return True
+    surnames = {word for word in neighbours.get(slip.name, set()) if word.lower() not in TITLES}
+    surnames_intended = {word for word in neighbours.get(slip.intended, set()) if word.lower() not in TITLES}
+    for name in known:
+        words = name.split()
+        if slip.intended in words:
+            surnames_intended |= {word for word in words if word != slip.intended}
+    apart = bool(surnames) and bool(surnames_intended) and not surnames & surnames_intended
+    certain = any(slip.intended in name.split() for name in known)
+    if not certain and slip.count > 1 and not surnames & surnames_intended and counts[slip.intended] < 4 * slip.count:
+        return True
+    return apart or (slip.count > 3 and slip.count * 2 > counts[slip.intended])

@@ -1,0 +1,133 @@
+"""
+Travels: how far it is from one place to another, and how long the way takes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from app.tools import dates
+from app.tools.continuity import facts, vocabulary
+from app.tools.continuity.facts import Fact
+from app.tools.continuity.passages import Passage
+from app.tools.continuity.roster import Roster
+
+_METRES = {
+    "mile": 1609, "kilometre": 1000, "kilometer": 1000, "km": 1000, "league": 4828, "yard": 0.9144, "foot": 0.3048,
+    "feet": 0.3048, "metre": 1, "meter": 1, "fathom": 1.83, "furlong": 201, "klick": 1000, "verst": 1067, "pace": 0.75,
+}  # fmt: skip
+_MINUTES = {"minute": 1, "hour": 60, "day": 1440, "night": 1440, "week": 10080, "month": 43200}
+_N = rf"(?P<n>{dates.NUMBER}|an?(?: quarter of an| half)?|half an?|a hundred|two hundred|three hundred)"
+_UNIT = rf"(?P<u>{'|'.join([*_METRES, *_MINUTES])})s?\b"
+_AMOUNT = re.compile(rf"\b(?P<h>half an? |quarter of an? )?{_N}(?P<half> and a half)?[- ](?:(?:good|full|long|short|whole|sea|nautical|English) )?{_UNIT}(?P<p>'s?|s')?(?P<half2> and a half)?", re.IGNORECASE)
+_MODES = (
+    ("rail", r"train|rail|railway|express"), ("ride", r"rid(?:e|es|ing)|rode|horse\w*|gallop|saddle|mule"),
+    ("walk", r"walk\w*|foot|tramp|on foot|march\w*|hike"), ("boat", r"boat|row\w*|sail\w*|ferry|crossing|steamer|water|sea|barge|ship|packet|launch|paddle"),
+    ("drive", r"drive|drove|car|road|coach|cart|wagon|bus|motor|lorry|carriage|truck"), ("flight", r"flight|fly|flew|plane|air"),
+)  # fmt: skip
+_FROM_TO = (
+    rf"\b(?:from|between) (?P<a>{vocabulary.PERSON}|there|here|[a-z ]{{0,12}}@\d+)(?!'s)(?:[^.;!?]{{0,40}}?) (?:to|and|down to|up to|as far as) (?:the )?(?P<b>{vocabulary.PERSON})",
+)
+_TRAVEL = re.compile(
+    r"\b(?:from|to|off|away|between|takes?|took|taken|journey|ride|walk|drive|crossing|lies?|lay|distant|distance|upstream|"
+    r"downstream|up|down|below|above|beyond|out|along|by|march|sail|trip|passage|road|north|south|east|west|inland|apart|across|of)\b",
+    re.IGNORECASE,
+)
+_NOT_WAY = re.compile(
+    r"\b(?:ago|later|before|after|since|old|within|next|last|every|wait\w*|slept|sleep|per|an hour\b(?!')|wide|deep|high|tall|long by|thick|for (?:the )?(?:last|past))\b",
+    re.IGNORECASE,
+)
+_PROGRESS = re.compile(r"\b(?:so far|covered|still to go|left to|to go|remaining|more|further|another|halfway|every)\b", re.IGNORECASE)
+_LIES = re.compile(r"as the crow flies|by the (?:old|long|short|coast|upper|lower)|round (?:behind|by)|short ?cut|detour|instead|in (?:this|such) (?:snow|weather|mud|fog)|against the (?:wind|current|tide)", re.IGNORECASE)
+_TOLERANCE = 1.2
+
+
+def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
+    """
+    Yield distances and times between two places.
+    """
+    text = passage.text
+    if text.endswith("?") or _LIES.search(text):
+        return
+    for match in _AMOUNT.finditer(text):
+        near = text[max(match.start() - 70, 0) : match.end() + 70]
+        after = text[match.end() : match.end() + 12]
+        if not _TRAVEL.search(near) or re.match(r" (?:ago|later|old|before|after|since|wide|deep|high|tall|long\b|thick)", after):
+            continue
+        if _PROGRESS.search(text[max(match.start() - 25, 0) : match.end() + 20]) or facts.is_unreal(passage, match.start(), match.end()):
+            continue
+        places = _places(passage, roster, match)
+        if places:
+            yield from _fact(passage, roster, match, near, places)
+
+
+def _places(passage: Passage, roster: Roster, match: re.Match[str]) -> frozenset[int]:
+    """
+    Return the two places of whose way a sentence speaks.
+    """
+    text = passage.text
+    named = [int(m[0].strip("@?~")) for m in re.finditer(vocabulary.PERSON + r"(?!'s)", text)]
+    places = list(dict.fromkeys(n for n in named if not roster.is_person(n)))
+    if passage.is_card and passage.subject and not roster.is_person(passage.subject):
+        places = [passage.subject, *(place for place in places if place != passage.subject)]
+    if len(places) == 1:
+        here = roster.numbered(passage.place)
+        where = re.search(r"\b(?:from here|from there|there|away|off|distant|out|takes)\b", text)
+        before = passage.subject
+        if before and not roster.is_person(before) and before not in places and where:
+            places.append(before)
+        elif here and not roster.is_person(here) and here not in places and where:
+            places.append(here)
+    if len(places) > 2:
+        near = sorted(places, key=lambda n: min(abs(m.start() - match.start()) for m in re.finditer(rf"@[?~]?{n}\b", text)) if re.search(rf"@[?~]?{n}\b", text) else 0)
+        places = near[:2]
+    return frozenset(places) if len(places) == 2 else frozenset()
+
+
+def _fact(passage: Passage, roster: Roster, match: re.Match[str], near: str, places: frozenset[int]) -> Iterator[Fact]:
+    unit = match["u"].lower()
+    amount = _number(match)
+    if amount is None:
+        return
+    is_time = unit in _MINUTES
+    mode = next((name for name, words in _MODES if re.search(rf"\b(?:{words})\b", near, re.IGNORECASE)), "") if is_time else ""
+    names = sorted(roster.name(place) for place in places)
+    yield Fact(
+        kind="distance_travel",
+        attribute="travel_time" if is_time else "distance",
+        subject=" and ".join(names),
+        key=("time" if is_time else "way", *names),
+        value=match[0],
+        data=(amount * (_MINUTES[unit] if is_time else _METRES[unit]), mode),
+        passage=passage,
+    )
+
+
+def _number(match: re.Match[str]) -> float | None:
+    stated = match["n"].lower()
+    if stated.startswith("half"):
+        number: float | None = 0.5
+    elif stated in {"a", "an"}:
+        number = 1
+    elif "half" in stated:
+        number = 0.5
+    elif "quarter" in stated:
+        number = 0.25
+    elif "hundred" in stated:
+        number = {"a": 100, "two": 200, "three": 300}[stated.split()[0]]
+    else:
+        number = dates.number(stated)
+    if number is not None and (match["half"] or match["half2"]):
+        number += 0.5
+    return number
+
+
+def differ(one: Fact, other: Fact) -> bool:
+    """
+    Return whether two lengths of a way are further apart than rounding explains.
+    """
+    (first, mode), (second, mode_other) = one.data, other.data  # type: ignore[misc]
+    if mode and mode_other and mode != mode_other:
+        return False
+    return max(first, second) > _TOLERANCE * min(first, second)
