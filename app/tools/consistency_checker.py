@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from app.engine import plain, ports
 from app.tools import arguments, bounds, findings, folders, scenes
-from app.tools.continuity import comparison, spellings
+from app.tools.continuity import comparison, spellings, summaries
 from app.tools.continuity.facts import Fact
 from app.tools.findings import Finding
 from app.tools.scenes import Scene
@@ -50,11 +50,13 @@ class ConsistencyChecker:
             "pass": not findings.has_error(conflicts),
             "conflict_count": len(conflicts),
             "conflicts": conflicts,
+            **summaries.counts(result),
             "scenes": [_shown(scene) for scene in told],
             "report": bounds.report(["Conflicts between the scenes:", *findings.lines(conflicts, "none found")]),
         }
-        summary = f"{findings.counted(len(conflicts), 'conflict')} found in {findings.counted(len(told), 'scene')}"
-        return ports.ToolOutput(payload=bounds.fitted(payload, _LISTS), summary=summary)
+        return ports.ToolOutput(
+            payload=bounds.fitted(payload, _LISTS), summary=summaries.sentence(len(conflicts), result)
+        )
 
 
 def _conflicts(told: Sequence[Scene], result: comparison.Comparison) -> Iterator[Finding]:

@@ -77,7 +77,8 @@ def sightings(texts: Iterable[documents.Document]) -> list[Sighting]:
         for paragraph in prose.paragraphs(document):
             small.update(word for word in prose.words(paragraph.text) if word[0].islower())
             seen.extend(_in_paragraph(paragraph, document.path))
-    sure = {sighting.name for sighting in seen if not sighting.opens or _has_surname(sighting.name, small)}
+    sure = {sighting.name for sighting in seen if not sighting.opens}
+    sure |= {sighting.name for sighting in seen if sighting.opens and _has_surname(sighting.name, small, sure)}
     kept = (_without_opening(sighting, sure) for sighting in seen)
     return [
         dataclasses.replace(sighting, is_certain=sighting.name in sure)
@@ -165,12 +166,12 @@ def _in_paragraph(paragraph: prose.Paragraph, path: str) -> Iterator[Sighting]:
         )
 
 
-def _has_surname(name: str, small: Set[str]) -> bool:
+def _has_surname(name: str, small: Set[str], sure: Set[str]) -> bool:
     """
     Return whether a name that opens a sentence shows by its second word that it is one.
     """
     first, _, rest = name.partition(" ")
-    return bool(rest) and first.lower() not in small
+    return bool(rest) and first.lower() not in small and rest not in sure and not first.lower().endswith("ly")
 
 
 def _without_opening(sighting: Sighting, sure: Set[str]) -> Sighting:

@@ -162,6 +162,8 @@ def _years_between(early: Passage, late: Passage) -> tuple[int, int] | None:
     one, other = early.date, late.date
     if early.is_card or one is None or other is None or one.year is None or other.year is None:
         return None
+    if other.month is None or one.month is None:
+        return None
     days = (other.year - one.year) * 372 + ((other.month or 6) - (one.month or 6)) * 31 + (other.day or 15) - (one.day or 15)
     if days < 0:
         return None

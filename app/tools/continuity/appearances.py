@@ -59,6 +59,7 @@ _CHANGED = re.compile(
     r"touched|blood|weeping|crying|rimmed|bloodshot|stranger|nearly|almost)\b",
     re.IGNORECASE,
 )
+_FINITE = re.compile(r"\b(?:is|are|was|were|has|have|had|do|does|did|will|can|could|got|get|let|look|see|not)\b", re.IGNORECASE)
 _SIMILE = re.compile(r"\bas (?:[a-z]+ )?$")
 
 
@@ -85,6 +86,8 @@ def _fact(passage: Passage, roster: Roster, match: re.Match[str], number: int, s
     stretch = passage.text[match.start() : match.end()]
     between = stretch.replace(match["p"], "", 1) if "p" in match.re.groupindex and match["p"] else stretch
     inherited = re.search(r"\b(?:has|had|have)\b.*\b(?:father|mother|grand\w+|aunt|uncle)'s ", between)
+    if passage.is_spoken and not _FINITE.search(passage.text):
+        return
     if not basic or ("'s " in between[2:] and not inherited) or facts.is_unreal(passage, match.start(), match.end()):
         return
     if passage.is_card and re.match(r"\W*(?:when|until|as a (?:child|boy|girl)|in (?:his|her) youth|once)\b", passage.text[match.end() :]):

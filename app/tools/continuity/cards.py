@@ -81,13 +81,13 @@ def read(document: documents.Document, names_in_prose: Set[str]) -> list[Card]:
     for line, field, text in _statements(document):
         if field == "#?":
             row = text
-            if _is_name(text, names_in_prose) and _is_full_name(text) and cleaned(text) != title:
+            if _is_name(text, names_in_prose) and _is_full_name(text) and not _is_same(cleaned(text), title):
                 found.append((cleaned(text), line, []))
                 row = ""
             continue
         if field == "#":
             row = ""
-            if _is_name(text, names_in_prose) and cleaned(text) != title:
+            if _is_name(text, names_in_prose) and not _is_same(cleaned(text), title):
                 found.append((cleaned(text), line, []))
             continue
         subject = field.strip(" *_") if field else ""
@@ -107,6 +107,10 @@ def cleaned(name: str) -> str:
     """
     bare = _TAIL.sub("", _PREFIX.sub("", _BRACKETS.sub("", name)))
     return bare.strip(" *_#\"“”") or name
+
+
+def _is_same(one: str, other: str) -> bool:
+    return one.lower().removeprefix("the ") == other.lower().removeprefix("the ")
 
 
 def _statements(document: documents.Document) -> Iterator[tuple[int, str, str]]:

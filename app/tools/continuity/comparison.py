@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from app.tools import documents, prose, scenes
+from app.tools import bounds, dates, documents, prose
 from app.tools.continuity import (
     ages,
     appearances,
@@ -21,6 +21,7 @@ from app.tools.continuity import (
     possessions,
     relations,
     sides,
+    things,
     travels,
 )
 from app.tools.continuity.facts import Fact
@@ -38,6 +39,7 @@ _READERS: tuple[facts.Read, ...] = (
     travels.read,
     relations.read,
     possessions.read,
+    things.read,
 )
 _DIFFER: dict[str, Callable[[Fact, Fact], bool]] = {
     "age": ages.differ,
@@ -48,9 +50,13 @@ _DIFFER: dict[str, Callable[[Fact, Fact], bool]] = {
     "dates_order": calendar_dates.differ,
     "distance_travel": travels.differ,
     "rank_relation": relations.differ,
+    "possession": possessions.owners_differ,
+    "thing": things.differ,
 }
 _VERSIONS = 40
 _FACTS = 20_000
+_OPENING_LINES = 12
+_TOLD_BACK = re.compile(r"\b(?:had|born|since|died|built|founded|until|ago)\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +87,7 @@ class Comparison:
     """Pairs of facts that were compared."""
     cards: list[cards.Card] = field(default_factory=list)
     """The cards."""
-    roster: Roster | None = None
+    roster: Roster
     """The cast."""
     unread: list[str] = field(default_factory=list)
     """Paths of cards and scenes in which no fact was found."""
@@ -124,7 +130,7 @@ def _of_cards(found: Sequence[cards.Card], roster: Roster) -> Iterator[Passage]:
                 text=f"@{number}'s {name.lower()} : {normal}" if line.field else normal,
                 path=card.path,
                 line=line.line,
-                quote=line.text if not line.field else f"{name}: {value}",
+                quote=bounds.clipped(card.entity.document.lines[line.line - 1] if card.entity.document else line.text),
                 context=line.text.lower(),
                 order=-1,
                 index=index,
@@ -135,6 +141,7 @@ def _of_cards(found: Sequence[cards.Card], roster: Roster) -> Iterator[Passage]:
 
 def _of_scenes(told: Sequence[Scene], roster: Roster) -> Iterator[Passage]:
     teller = _teller(told, roster)
+    years = _years(told)
     for order, scene in enumerate(told):
         narrator = roster.numbered(scene.pov) or teller
         reader = passages.Reader(
@@ -142,11 +149,31 @@ def _of_scenes(told: Sequence[Scene], roster: Roster) -> Iterator[Passage]:
             scene.path,
             order,
             narrator=narrator,
-            date=scene.date,
+            date=scene.date or years.get(scene.path),
+            number=scene.number,
+            is_alone=len(told) == 1,
             is_flashback=scene.is_flashback,
             place=scene.place,
         )
         yield from reader.read(prose.paragraphs(scene.document))
+
+
+def _years(told: Sequence[Scene]) -> dict[str, dates.StoryDate]:
+    """
+    Return the year in which undated scenes play: that of the last dated scene, or of the first whole date in the prose.
+    """
+    found: dict[str, dates.StoryDate] = {}
+    year: int | None = None
+    for scene in told:
+        if scene.date is not None and scene.date.year is not None and not scene.is_flashback:
+            year = scene.date.year
+        elif year is None:
+            text = " ".join(scene.document.lines[:_OPENING_LINES])
+            whole = [d for d in dates.find(text) if d.year and not _TOLD_BACK.search(text, max(d.start - 60, 0), d.start)]
+            year = whole[0].year if whole else None
+        if year is not None and scene.date is None:
+            found[scene.path] = dates.StoryDate(year=year)
+    return found
 
 
 def _teller(told: Sequence[Scene], roster: Roster) -> int:
@@ -189,14 +216,31 @@ def _contradict(result: Comparison, read: Sequence[Passage]) -> None:
     result.contradictions += [
         Contradiction(one=one, other=other, versions=(one, other)) for one, other in calendar_dates.next_days(days)
     ]
-    for (kind, *_), told in groups.items():
-        if kind == "possession":
+    for (kind, attribute, *_), told in groups.items():
+        if kind == "death":
+            _contradict_deaths(result, told)
+        elif kind == "possession" and attribute == "possession":
             result.comparisons += max(len(told) - 1, 0)
             result.contradictions += [
                 Contradiction(one=one, other=other, versions=(one, other)) for one, other in possessions.conflicts(told, read)
             ]
         else:
             _contradict_group(result, told, _DIFFER[kind])
+
+
+def _contradict_deaths(result: Comparison, told: Sequence[Fact]) -> None:
+    """
+    Find who acts after a death; a death that scenes tell themselves counts from there, whatever a card says.
+    """
+    narrated = any(fact.value == "dead" and not fact.passage.is_card for fact in told)
+    dated = narrated or any(fact.value == "dead" and fact.data[1] is not None for fact in told)  # type: ignore[index]
+    counted = [fact for fact in told if not (dated and fact.value == "dead" and not deaths.is_dated(fact))]
+    before = len(result.contradictions)
+    _contradict_group(result, counted, deaths.differ)
+    result.contradictions[before:] = [
+        Contradiction(one=entry.one, other=entry.other, versions=(entry.one, entry.other))
+        for entry in result.contradictions[before:]
+    ]
 
 
 def _contradict_group(result: Comparison, told: Sequence[Fact], differ: Callable[[Fact, Fact], bool]) -> None:
@@ -247,8 +291,6 @@ def _is_named(word: str, context: str) -> bool:
 
 
 def _value_words(fact: Fact) -> set[str]:
-    from app.tools import dates
-
     if fact.kind == "age":
         years = fact.data[1] if isinstance(fact.data, tuple) else 0
         return {str(years), dates.in_words(years)} if isinstance(years, int) else set()

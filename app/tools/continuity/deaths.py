@@ -110,10 +110,10 @@ def _fact(passage: Passage, roster: Roster, number: int, sure: bool, value: str)
     )
 
 
-def _when(passage: Passage) -> dates.StoryDate | str | None:
+def _when(passage: Passage) -> dates.StoryDate | int | None:
     scene = re.search(r"\bscene (\d{1,4})\b", passage.text, re.IGNORECASE)
     if scene:
-        return f"scene {scene[1]}"
+        return int(scene[1])
     found = dates.find(passage.text, bare_years=True)
     return found[0] if found else None
 
@@ -130,10 +130,23 @@ def differ(one: Fact, other: Fact) -> bool:
         return False
     if "living" in by_value:
         return not dead.passage.is_card
-    seen = by_value["alive"]
-    when = dead.data[1]  # type: ignore[index]
-    if isinstance(when, dates.StoryDate) and seen.passage.date is not None and when.year is not None:
-        return when.is_before(seen.passage.date) and when.year <= (seen.passage.date.year or 0)
-    if dead.passage.is_card:
+    seen, when = by_value["alive"].passage, dead.data[1]  # type: ignore[index]
+    if seen.is_flashback:
         return False
-    return seen.passage.order > dead.passage.order
+    if isinstance(when, int):
+        return seen.number is not None and seen.number > when
+    same_year = seen.date is not None and isinstance(when, dates.StoryDate) and seen.date.month is None and seen.date.year == when.year
+    if same_year:
+        return not dead.passage.is_card and seen.order > dead.passage.order
+    if isinstance(when, dates.StoryDate) and seen.date is not None:
+        return when.is_before(seen.date) and (when.year is not None or not dead.passage.is_card or seen.date.year is None)
+    if isinstance(when, dates.StoryDate) and when.year is not None and dead.passage.is_card and not seen.is_alone:
+        return False
+    return dead.passage.is_card or seen.order > dead.passage.order
+
+
+def is_dated(fact: Fact) -> bool:
+    """
+    Return whether a death has a date, or is told by a scene.
+    """
+    return not fact.passage.is_card or not isinstance(fact.data, tuple) or fact.data[1] is not None

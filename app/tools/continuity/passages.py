@@ -70,6 +70,10 @@ class Passage:
     """Place of the passage in its file."""
     date: dates.StoryDate | None = None
     """When its scene plays."""
+    number: int | None = None
+    """Number of its scene."""
+    is_alone: bool = False
+    """Whether no other scene is compared."""
     is_spoken: bool = False
     """Whether somebody says it."""
     is_flashback: bool = False
@@ -122,7 +126,8 @@ class _Chain:
         for people in reversed(self.sentences[-2:]):
             unknown = [p for p in people if p != exclude and roster.is_person(p) and roster.gender(p) is None]
             if unknown:
-                return unknown[0], True
+                near = {p for people in self.sentences[-3:] for p in people if p != exclude and _gender(roster, p) in {None, gender}}
+                return unknown[0], len(near) > 1
         return 0, True
 
     def _crowded(self, roster: Roster, gender: str, distance: int) -> bool:

@@ -183,8 +183,15 @@ def _fact(
 ) -> Fact:
     shown = re.sub(vocabulary.PERSON, lambda m: roster.name(int(m[0].strip("@?~"))) if roster else m[0], phrase)
     return Fact(
-        kind="possession", attribute="possession", subject=shown, key=(head,), value=value, data=(*data, owner), passage=passage, is_sure=sure
+        kind="possession", attribute="owner" if data[0] == "owner" else "possession", subject=shown, key=(head,), value=value, data=(*data, owner), passage=passage, is_sure=sure
     )
+
+
+def owners_differ(one: Fact, other: Fact) -> bool:
+    """
+    Return whether a thing is said to be somebody else's.
+    """
+    return one.data[1] != other.data[1]  # type: ignore[index]
 
 
 def conflicts(told: Sequence[Fact], passages: Sequence[Passage]) -> Iterator[tuple[Fact, Fact]]:
@@ -195,11 +202,6 @@ def conflicts(told: Sequence[Fact], passages: Sequence[Passage]) -> Iterator[tup
     scenes = sorted((f for f in told if not f.passage.is_card), key=lambda f: (f.passage.order, f.passage.index))
     last: Fact | None = next((fact for fact in cards if fact.data[0] == "lose"), None)  # type: ignore[index]
     kept: Fact | None = next((fact for fact in told if fact.data[0] == "kept"), None)  # type: ignore[index]
-    owner_stated = next((fact for fact in told if fact.data[0] == "owner"), None)  # type: ignore[index]
-    for fact in told:
-        if owner_stated and fact.data[0] == "owner" and fact.data[1] != owner_stated.data[1]:  # type: ignore[index]
-            yield owner_stated, fact
-            break
     for fact in scenes:
         what, who, owner = fact.data  # type: ignore[misc]
         if what == "kept":

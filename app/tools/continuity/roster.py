@@ -19,8 +19,17 @@ _PRONOUN = re.compile(r"\b(he|him|his|she|her)\b", re.IGNORECASE)
 _TITLE = re.compile(r"\b([A-Z][a-z]{1,12})\.? $")
 _KIN_BEFORE = re.compile(r"\b(?:his|her|my|their|our|the|a|old|young) ([a-z-]{3,15}),? $")
 _LOCATED = re.compile(r"\b(?:in|at|to|from|near|of|through|toward|towards|above|below|into) $")
-_ACTS = re.compile(rf" (?:{vocabulary.SPEECH_VERBS}|was|had|did|looked|turned|stood|sat|came|went|nodded|smiled|shook|took)\b")
+_ACTS = re.compile(
+    rf"(?:,? \w{{2,12}}ly)? (?:{vocabulary.SPEECH_VERBS}|looked|turned|stood up|sat down|went|nodded|smiled|shook|took|gave|knew|felt|"
+    r"thought|held|put|ran|rose|walked|laughed|wore|reached|shrugged|listened|watched|waited|saw|heard|wrote|read|pulled|picked)\b"
+    r"|['’]s (?:[\w-]+ ){0,2}(?:eyes?|face|hands?|voice|hair|head|mouth|shoulders?|mother|father|brother|sister|wife|husband|son|daughter|uncle|aunt)\b"
+)
 _SAID = re.compile(rf"\b(?:{vocabulary.SPEECH_VERBS}) $")
+_PLACE_NAME = re.compile(
+    r"\b(?:St|Street|Road|Lane|Square|Bridge|Point|Hill|House|Hall|Inn|Bay|Head|Island|River|Lake|Church|Abbey|Wood|Moor|Gate|Court|Green|"
+    r"Park|Row|Market|Station|Harbour|Rock|Tower|Board|Company|North|South|East|West|High|Low|Upper|Lower|Great|New|Mount|Port|Fort|Day|Act|"
+    r"War|Sea|Valley|Pass|End|Cross|Mill|Farm|Castle|Quay|Wharf|Arms|Hotel|Palace|Temple|Bank|Town|City|County)\b"
+)
 _MAX_TEXTS = 400
 _FAMILIAR = frozenset("mr mrs ms miss old young aunt uncle father mother sister brother granny grandmother grandfather sir".split())
 _NOT_NAMES = frozenset({"St", "Saint", "The", "Mount", "Lake", "New", "Old", "Great", "Little", "Upper", "Lower", "North", "South", "East", "West", "High", "Low"})
@@ -41,7 +50,8 @@ class Roster:
 
     def __init__(self, cards: Sequence[Card], scenes: Sequence[documents.Document]) -> None:
         written = list({card.path: card.entity.document for card in cards if card.entity.document}.values())
-        seen = names.sightings([*scenes, *written])
+        labels = {line.field.replace("_", " ") for card in cards for line in card.lines}
+        seen = [s for s in names.sightings([*scenes, *written]) if s.name.lower() not in labels]
         entities = _distinct([card.entity for card in cards])
         entities += _further(entities, seen)
         entities = _titled(entities, seen)
@@ -120,7 +130,8 @@ class Roster:
         for number, use in uses.items():
             entity = self.entities[number - 1]
             if entity.kind == "unknown" and self._genders[number - 1] is None:
-                self._persons[number - 1] = use["acts"] > 0 and 2 * use["located"] <= use["all"]
+                likely = use["acts"] > 0 or (use["located"] == 0 and _PLACE_NAME.search(entity.name) is None)
+                self._persons[number - 1] = likely and 2 * use["located"] <= use["all"]
 
 
 def _note_word(count: Counter[str], word: str, weight: int = 3) -> None:
