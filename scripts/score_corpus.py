@@ -3,8 +3,8 @@ Score the story tools on the corpus of planted contradictions: recall for each k
 
     python scripts/score_corpus.py first [--book NAME] [--verbose] [--write docs/contradictions.md]
 
-Each book is checked through the tool's own interface, as the recipe `analytical_consistency` calls it. A planted item counts
-as found if one finding cites two of its places; a finding that cites no planted item is a false alarm.
+Each book is checked through the tool's own interface, as the recipe `analytical_consistency` calls it. A planted item
+counts as found if a finding of its kind cites two of its places; a finding that finds none is a false alarm.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ _KIND_OF = {
     "name": "name_spelling",
     "place_side": "place_side",
     "status": "death",
+    "died": "death",
+    "owner": "possession",
     "date": "dates_order",
     "weekday": "dates_order",
     "next_day": "dates_order",
@@ -81,7 +83,9 @@ def score(folder: Path, truth: Mapping[str, Any]) -> Score:
     Run the tool on one book and compare its findings with what was planted.
     """
     scenes = [str(path.relative_to(folder)) for pattern in truth["scenes"] for path in sorted(folder.glob(pattern))]
-    output = ConsistencyChecker().execute({"scene_paths": scenes, "canon_paths": list(truth["canon"])}, Workspace(folder))
+    output = ConsistencyChecker().execute(
+        {"scene_paths": scenes, "canon_paths": list(truth["canon"])}, Workspace(folder)
+    )
     files = {str(p.relative_to(folder)): p.read_text() for p in folder.rglob("*") if p.is_file()}
     result = Score(book=folder.name, words=sum(len(text.split()) for text in files.values()), summary=output.summary)
     kinds = {item["id"]: item["kind"] for item in [*truth["planted"], *truth["look_alikes"]]}
@@ -92,13 +96,20 @@ def score(folder: Path, truth: Mapping[str, Any]) -> Score:
     for finding in output.payload["conflicts"]:
         cited = set(_cited(finding, files))
         needed = 1 if finding["kind"] == "name_spelling" else 2
-        kind = _KIND_OF.get(finding["attribute"])
+        kind = kind_of(finding)
         hits = {name for name, spots in planted.items() if kinds[name] == kind and _covers(cited, spots, needed)}
         result.found |= hits
         if not hits:
             result.look_alikes |= {name for name, spots in similar.items() if _covers(cited, spots, needed)}
             result.false.append(finding)
     return result
+
+
+def kind_of(finding: Mapping[str, Any]) -> str | None:
+    """
+    Return the corpus's kind of a finding.
+    """
+    return _KIND_OF.get(finding["attribute"])
 
 
 def _spots(item: Mapping[str, Any], folder: Path, files: Mapping[str, str]) -> list[set[tuple[str, int]]]:
@@ -137,7 +148,7 @@ def _cited(finding: Mapping[str, Any], files: Mapping[str, str]) -> Iterator[tup
 
 def _covers(cited: set[tuple[str, int]], spots: Sequence[set[tuple[str, int]]], needed: int) -> bool:
     """
-    Return whether as many places are cited as needed; a name stands in so many that one place of the odd spelling will do.
+    Return whether as many places are cited as needed; of a name, one place of the odd spelling will do.
     """
     return sum(bool(cited & spot) for spot in spots) >= min(needed, len({frozenset(spot) for spot in spots}))
 
@@ -169,8 +180,10 @@ def table(scores: Sequence[Score]) -> list[str]:
     similar = sum(len(one.look_alikes) for one in scores)
     rows += [
         "",
-        f"{len(scores)} books, {words:,} words: {alarms} false alarms, {_rate(alarms, words)} for 10,000 words; "
-        f"{similar} of them at a look-alike.",
+        (
+            f"{len(scores)} books, {words:,} words: {alarms} false alarms, {_rate(alarms, words)} for 10,000 words; "
+            f"{similar} of them at a look-alike."
+        ),
     ]
     return rows
 

@@ -123,7 +123,9 @@ def _facts_by_relevance(
     entities = [canon.of_document(card) for card in cards]
     read = [fact for entity in entities for fact in entity.facts]
     lines = {(fact.path, fact.line) for fact in read}
-    told = (fact for fact in result.facts if fact.passage.is_card and (fact.passage.path, fact.passage.line) not in lines)
+    told = (
+        fact for fact in result.facts if fact.passage.is_card and (fact.passage.path, fact.passage.line) not in lines
+    )
     read += [
         canon.Fact(
             subject=fact.subject,

@@ -25,15 +25,21 @@ _KIND = (
 )
 _RULES = (
     re.compile(rf"{_P}(?:,? who)?{_BE}{_ADVERB} {_N}{_YEARS}{_ENDS}", re.IGNORECASE),
-    re.compile(rf"{_P}(?:,| \()(?: aged?| now| still| at| just| only| barely)* {_N}{_YEARS}(?=[,.;)—–])(?! \d)", re.IGNORECASE),
+    re.compile(
+        rf"{_P}(?:,| \()(?: aged?| now| still| at| just| only| barely)* {_N}{_YEARS}(?=[,.;)—–])(?! \d)", re.IGNORECASE
+    ),
     re.compile(rf"{_P} \((?:aged? )?{_N}[,);]", re.IGNORECASE),
     re.compile(rf"{_N}[- ]years?[- ]old (?:[a-z]+ ){{0,2}}{_P}(?!'s)", re.IGNORECASE),
     re.compile(rf"{_P}(?:{_BE}|,)(?: now| still| only| just)* an? {_N}[- ]year[- ]old\b", re.IGNORECASE),
-    re.compile(rf"{_P}(?:{_BE}|,)(?: now| still| only| just)* an? (?:[\w-]+,? ){{0,4}}{_KIND} of {_N}{_ENDS}", re.IGNORECASE),
+    re.compile(
+        rf"{_P}(?:{_BE}|,)(?: now| still| only| just)* an? (?:[\w-]+,? ){{0,4}}{_KIND} of {_N}{_ENDS}", re.IGNORECASE
+    ),
     re.compile(rf"{_P}(?:{_BE}|,)(?: now| still)* (?:[\w-]+,? ){{0,2}}(?:at|aged) {_N}{_ENDS}", re.IGNORECASE),
     re.compile(rf"{_P}'s age[^:]{{0,30}} : {_N}(?![-–/]\d)", re.IGNORECASE),
     re.compile(rf"{_P}'s {_N} years\b(?! (?:of|in|at|as|on|with|among|under|there|here|away|abroad))", re.IGNORECASE),
-    re.compile(rf"^at {_N}, (?:with [^.;]{{3,80}}, )?{_P} (?:is|was|could|can|still|knew|looked|had no|did)\b", re.IGNORECASE),
+    re.compile(
+        rf"^at {_N}, (?:with [^.;]{{3,80}}, )?{_P} (?:is|was|could|can|still|knew|looked|had no|did)\b", re.IGNORECASE
+    ),
     re.compile(rf"^at {_N} {_P} (?:is|was still|could|can|still|looked)\b", re.IGNORECASE),
 )
 _TURNS = re.compile(
@@ -42,9 +48,18 @@ _TURNS = re.compile(
 _BIRTHDAY = re.compile(rf"{_P}'s (?P<n>[a-z-]+(?:th|st|nd|rd)|\d+(?:th|st|nd|rd)) birthday", re.IGNORECASE)
 _HOW_OLD = re.compile(rf"\bhow old (?:are|will) you\b(?:[^?@]{{0,30}}(?P<p>{vocabulary.PERSON}))?", re.IGNORECASE)
 _ANSWER = re.compile(rf"[\"“‘' ]{{0,3}}(?:I am )?(?P<n>{dates.NUMBER})(?=[,.!;])", re.IGNORECASE)
-_BORN = re.compile(rf"{_P}(?:'s (?:born|birthday|birth|date of birth|birth date|year of birth|birth year|dob)(?: :| (?:was|is))| (?:is|was|had been|were) born (?:[a-z]+ ){{0,3}}?(?:on|in)\b) ?(?P<when>.{{3,60}})", re.IGNORECASE)
-_THEN = re.compile(r"^ (?:when|the (?:year|day|summer|winter|night) (?:that |@|he |she |the )|years older|years younger|years his|years her)", re.IGNORECASE)
-_PAST = re.compile(r"\bhad (?:been|turned) (?:only |just |barely )?$|\b(?:since|when|while|before|after|until) (?:he |she |i )?$", re.IGNORECASE)
+_BORN = re.compile(
+    rf"{_P}(?:'s (?:born|birthday|birth|date of birth|birth date|year of birth|birth year|dob)(?: :| (?:was|is))| (?:is|was|had been|were) born (?:[a-z]+ ){{0,3}}?(?:on|in)\b) ?(?P<when>.{{3,60}})",
+    re.IGNORECASE,
+)
+_THEN = re.compile(
+    r"^ (?:when|the (?:year|day|summer|winter|night) (?:that |@|he |she |the )|years older|years younger|years his|years her)",
+    re.IGNORECASE,
+)
+_PAST = re.compile(
+    r"\bhad (?:been|turned) (?:only |just |barely )?$|\b(?:since|when|while|before|after|until) (?:he |she |i )?$",
+    re.IGNORECASE,
+)
 _ESTIMATE = re.compile(
     r"\b(?:about|nearly|almost|around|some|perhaps|maybe|roughly|over|past|under|close to|not yet|more than|less than|"
     r"might have been|could have been|may have been|looked|seemed|might be|could be|must be|must have been|guess\w*|as if|"
@@ -93,7 +108,11 @@ def _aged(passage: Passage, roster: Roster, match: re.Match[str], how: str) -> I
     between = passage.text[match.end("p") : match.start("n")] if match.start("n") > match.end("p") else before
     if years is None or not _YOUNGEST <= years <= _OLDEST or not roster.is_person(number):
         return
-    if _ESTIMATE.search(between) or _THEN.match(passage.text[match.end("n") :]) or "?" in passage.text[match.end() :] and passage.is_spoken:
+    if (
+        _ESTIMATE.search(between)
+        or _THEN.match(passage.text[match.end("n") :])
+        or ("?" in passage.text[match.end() :] and passage.is_spoken)
+    ):
         return
     if re.search(r"\b(?:if|when|since|before|until|as|like|the year|while|after)\b[^,]{0,20}$", before, re.IGNORECASE):
         return
@@ -135,7 +154,7 @@ def differ(one: Fact, other: Fact) -> bool:
     """
     Return whether two ages, or an age and a date of birth, exclude each other.
     """
-    (how, first), (how_other, second) = one.data, other.data  # type: ignore[misc]
+    (how, first), (how_other, second) = one.data, other.data
     if how == "born" and how_other == "born":
         return bool(first.contradicts(second))
     if how == "born":
@@ -143,16 +162,18 @@ def differ(one: Fact, other: Fact) -> bool:
     if how_other == "born":
         return _born_differs(second, one)
     early, late = sorted((one, other), key=lambda fact: (fact.passage.order, fact.passage.index))
-    (early_how, before), (late_how, after) = early.data, late.data  # type: ignore[misc]
+    (early_how, before), (late_how, after) = early.data, late.data
     gap = _years_between(early.passage, late.passage)
     if gap is not None:
         low, high = gap
         return not low <= after - before <= high
     if late_how == "turns" or early_how == "turns":
-        return after - before not in {0, 1} and not (early.passage.is_card and early_how == "is" and 0 < before - after < 4)
+        return after - before not in {0, 1} and not (
+            early.passage.is_card and early_how == "is" and 0 < before - after < 4
+        )
     if early.passage.is_card:
         return bool(before != after)
-    return after < before or 1 < after - before < _TIME_JUMP
+    return bool(after < before or 1 < after - before < _TIME_JUMP)
 
 
 def _years_between(early: Passage, late: Passage) -> tuple[int, int] | None:
@@ -164,7 +185,12 @@ def _years_between(early: Passage, late: Passage) -> tuple[int, int] | None:
         return None
     if other.month is None or one.month is None:
         return None
-    days = (other.year - one.year) * 372 + ((other.month or 6) - (one.month or 6)) * 31 + (other.day or 15) - (one.day or 15)
+    days = (
+        (other.year - one.year) * 372
+        + ((other.month or 6) - (one.month or 6)) * 31
+        + (other.day or 15)
+        - (one.day or 15)
+    )
     if days < 0:
         return None
     return (0, 1) if 0 < days < 372 else (days // 372, -(-days // 372))
@@ -172,7 +198,7 @@ def _years_between(early: Passage, late: Passage) -> tuple[int, int] | None:
 
 def _born_differs(born: dates.StoryDate, age: Fact) -> bool:
     date = age.passage.date
-    _, years = age.data  # type: ignore[misc]
+    _, years = age.data
     if date is None or date.year is None or born.year is None:
         return False
     difference = date.year - born.year

@@ -45,11 +45,23 @@ _RULES = (
     re.compile(rf"{_C}-(?P<f>eyed|haired|headed|bearded) (?:[a-z]+ ){{0,2}}?{_P}(?!'s)", re.IGNORECASE),
     re.compile(rf"{_P} (?:looked|stared|gazed|peered|regarded|watched|studied|glared|blinked|surveyed|considered|fixed)\b[^.;:!?@]{{0,50}} (?:with|out of|from) (?:(?:an?|pair|of|two|very|both|those|large|wide) ){{0,5}}{_C} {_FEATURE}\b", re.IGNORECASE),
 )  # fmt: skip
-_RULES += (
-    re.compile(rf"{_P}(?: (?:is|was|were|am)|,) (?:an?|the) (?:[\w-]+,? (?:and )?){{0,5}}?(?:[a-z]+) (?:of [\w-]+ )?with {_WORDS}{{0,2}}?{_C},? {_WORDS}{{0,2}}?{_FEATURE}\b", re.IGNORECASE),
-    re.compile(rf"{_P} [^.;:!?@]{{0,40}}\b(?:strands?|locks?|wisps?|curls?|mass|mop|tangle|coils?|plaits?|fringe|thatch|rope|shock|cloud|knot|head) of {_WORDS}{{0,2}}?{_C},? {_WORDS}{{0,2}}?(?P<f>hair|curls)\b", re.IGNORECASE),
-    re.compile(rf"{_P} (?:has|had|have) [^.;:!?]{{0,50}}?{vocabulary.PERSON}'s (?:[a-z]+'s )?{_WORDS}{{0,2}}?{_C},? {_WORDS}{{0,2}}?{_FEATURE}\b", re.IGNORECASE),
-    re.compile(rf"{_P}(?:(?!'s)[^.;:!?@]){{0,60}} with {_WORDS}{{0,2}}?{_FEATURE} (?:as|like|the colour of|of) (?:[a-z]+ ){{0,3}}?{_C}\b", re.IGNORECASE),
+_MORE_RULES = (
+    re.compile(
+        rf"{_P}(?: (?:is|was|were|am)|,) (?:an?|the) (?:[\w-]+,? (?:and )?){{0,5}}?(?:[a-z]+) (?:of [\w-]+ )?with {_WORDS}{{0,2}}?{_C},? {_WORDS}{{0,2}}?{_FEATURE}\b",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        rf"{_P} [^.;:!?@]{{0,40}}\b(?:strands?|locks?|wisps?|curls?|mass|mop|tangle|coils?|plaits?|fringe|thatch|rope|shock|cloud|knot|head) of {_WORDS}{{0,2}}?{_C},? {_WORDS}{{0,2}}?(?P<f>hair|curls)\b",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        rf"{_P} (?:has|had|have) [^.;:!?]{{0,50}}?{vocabulary.PERSON}'s (?:[a-z]+'s )?{_WORDS}{{0,2}}?{_C},? {_WORDS}{{0,2}}?{_FEATURE}\b",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        rf"{_P}(?:(?!'s)[^.;:!?@]){{0,60}} with {_WORDS}{{0,2}}?{_FEATURE} (?:as|like|the colour of|of) (?:[a-z]+ ){{0,3}}?{_C}\b",
+        re.IGNORECASE,
+    ),
 )
 _CARD = re.compile(rf"\b{_C},? {_WORDS}{{0,2}}?{_FEATURE}\b", re.IGNORECASE)
 _CARD_AFTER = re.compile(rf"\b{_FEATURE}(?: :|,| is| are| was| were| of)? (?:[a-z]+ ){{0,2}}?{_C}\b", re.IGNORECASE)
@@ -59,7 +71,9 @@ _CHANGED = re.compile(
     r"touched|blood|weeping|crying|rimmed|bloodshot|stranger|nearly|almost)\b",
     re.IGNORECASE,
 )
-_FINITE = re.compile(r"\b(?:is|are|was|were|has|have|had|do|does|did|will|can|could|got|get|let|look|see|not)\b", re.IGNORECASE)
+_FINITE = re.compile(
+    r"\b(?:is|are|was|were|has|have|had|do|does|did|will|can|could|got|get|let|look|see|not)\b", re.IGNORECASE
+)
 _SIMILE = re.compile(r"\bas (?:[a-z]+ )?$")
 
 
@@ -67,20 +81,28 @@ def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
     """
     Yield the colours of eyes and hair.
     """
-    for rule in _RULES:
+    for rule in (*_RULES, *_MORE_RULES):
         for match in rule.finditer(passage.text):
             number, sure = facts.person(match)
             yield from _fact(passage, roster, match, number, sure)
     if passage.is_card and passage.subject:
         for rule in (_CARD, _CARD_AFTER):
             for match in rule.finditer(passage.text):
-                if "@" not in passage.text[max(match.start() - 12, 0) : match.start()].replace(f"@{passage.subject}", ""):
+                if "@" not in passage.text[max(match.start() - 12, 0) : match.start()].replace(
+                    f"@{passage.subject}", ""
+                ):
                     yield from _fact(passage, roster, match, passage.subject, True)
 
 
 def _fact(passage: Passage, roster: Roster, match: re.Match[str], number: int, sure: bool) -> Iterator[Fact]:
     feature, stated = match["f"].lower(), match["c"].lower()
-    attribute = "eye_colour" if feature.startswith("eye") else "beard_colour" if "beard" in feature or feature in {"moustache", "whiskers"} else "hair_colour"
+    attribute = (
+        "eye_colour"
+        if feature.startswith("eye")
+        else "beard_colour"
+        if "beard" in feature or feature in {"moustache", "whiskers"}
+        else "hair_colour"
+    )
     classes = _EYES if attribute == "eye_colour" else _HAIR
     basic = {name for word in re.findall(r"[a-z]+", stated) for name in classes.get(word, "").split()}
     stretch = passage.text[match.start() : match.end()]
@@ -90,9 +112,13 @@ def _fact(passage: Passage, roster: Roster, match: re.Match[str], number: int, s
         return
     if not basic or ("'s " in between[2:] and not inherited) or facts.is_unreal(passage, match.start(), match.end()):
         return
-    if passage.is_card and re.match(r"\W*(?:when|until|as a (?:child|boy|girl)|in (?:his|her) youth|once)\b", passage.text[match.end() :]):
+    if passage.is_card and re.match(
+        r"\W*(?:when|until|as a (?:child|boy|girl)|in (?:his|her) youth|once)\b", passage.text[match.end() :]
+    ):
         return
-    if not passage.is_card and (_CHANGED.search(facts.clause(passage.text, match.start()) + stretch) or facts.is_earlier(passage)):
+    if not passage.is_card and (
+        _CHANGED.search(facts.clause(passage.text, match.start()) + stretch) or facts.is_earlier(passage)
+    ):
         return
     yield Fact(
         kind="appearance",
@@ -110,4 +136,4 @@ def differ(one: Fact, other: Fact) -> bool:
     """
     Return whether two colours exclude each other.
     """
-    return not one.data & other.data  # type: ignore[operator]
+    return not one.data & other.data

@@ -19,7 +19,9 @@ _OPPOSITE = {
 _OPPOSITE |= {value: key for key, value in _OPPOSITE.items()}
 _S = r"(?P<s>(?:north|south)?-?(?:east|west)|north|south|left|right|near|far|sunny|sun|shady|shade|shadow|landward|seaward|river|land|even|odd|weather|lee)(?P<x>ern)?(?:-hand|wards?|erly)?"
 _B = r"(?P<b>bank|side|shore|edge|end|slope|corner|quay|arm|wall|face|wing|pavement|half)"
-_SIDE = re.compile(rf"\b(?:the )?{_S} {_B}\b(?: of (?P<ref>(?:the |{vocabulary.PERSON}'s )?[^,.;:!?()—]{{2,40}}))?", re.IGNORECASE)
+_SIDE = re.compile(
+    rf"\b(?:the )?{_S} {_B}\b(?: of (?P<ref>(?:the |{vocabulary.PERSON}'s )?[^,.;:!?()—]{{2,40}}))?", re.IGNORECASE
+)
 _REVERSED = re.compile(rf"\b(?P<ref>[a-z ]{{3,30}}), (?:the |on the )?{_S} {_B}\b", re.IGNORECASE)
 _VERBS = (
     r"(?:stands?|stood|lies|lay|is|was|were|are|sits|sat|rises|rose|ran|runs|leans|leaned|stretche[sd]|spread|crouche[sd]|"
@@ -30,7 +32,9 @@ _NP = rf"(?:(?:[Tt]he|{vocabulary.PERSON}'s|[Oo]ur|[Tt]heir|[Aa]n?|[Oo]ld) (?:[\
 _SUBJECT = re.compile(
     rf"(?P<np>{_NP})(?:,? (?:which|that))?(?:,[^,.;]{{1,60}},)?(?: (?:had |has |still |always |also |itself )*{_VERBS})\b[^.;!?]{{0,110}}$"
 )
-_APPOSED = re.compile(rf"(?P<np>{_NP}),? (?:there |standing |lying |over |just |down |up |out )?(?:on|at|along|by|from) $")
+_APPOSED = re.compile(
+    rf"(?P<np>{_NP}),? (?:there |standing |lying |over |just |down |up |out )?(?:on|at|along|by|from) $"
+)
 _INVERTED = re.compile(rf"(?: (?:of|from) [^,.;@]{{3,30}})?,? (?:(?:and )?(?:there|where) )?{_VERBS} (?P<np>{_NP})")
 _GENERIC = frozenset(
     "house home shop door window room cottage farm building hut shed place path road lane boat man woman people he she it "
@@ -91,7 +95,21 @@ def _listed(passage: Passage, roster: Roster) -> Iterator[Fact]:
 def _field_phrase(passage: Passage, roster: Roster) -> str:
     name = passage.text.partition(" : ")[0]
     label = name.partition("'s ")[2] or name
-    generic = {"location", "place", "where", "position", "stands", "lies", "address", "situation", "side", "bank", "site", "setting", "description"}
+    generic = {
+        "location",
+        "place",
+        "where",
+        "position",
+        "stands",
+        "lies",
+        "address",
+        "situation",
+        "side",
+        "bank",
+        "site",
+        "setting",
+        "description",
+    }
     if set(label.lower().split()) & generic:
         return f"@{passage.subject}"
     return f"@{passage.subject}'s {label}"
@@ -116,7 +134,7 @@ def _reference(match: re.Match[str], before: str, roster: Roster) -> str:
 def _fact(passage: Passage, roster: Roster, phrase: str, match: re.Match[str], reference: str) -> Iterator[Fact]:
     key = _thing(phrase, roster)
     side = match["s"].lower().replace("-", "")
-    if not key or side in {"near", "far"} or match["b"].lower() in {"edge", "end", "corner"} and not reference:
+    if not key or side in {"near", "far"} or (match["b"].lower() in {"edge", "end", "corner"} and not reference):
         return
     yield Fact(
         kind="place_side",
@@ -142,7 +160,11 @@ def _thing(phrase: str, roster: Roster) -> str:
     rest = re.sub(rf"{vocabulary.PERSON}(?:'s)? ?", "", phrase)
     head = _head(rest)
     if head in _GENERIC:
-        return f"{roster.name(int(owner[1].strip('@?'))).split()[-1].lower().rstrip('s')} {head}" if owner and head in {"house", "home", "shop", "room", "cottage", "farm"} else ""
+        return (
+            f"{roster.name(int(owner[1].strip('@?'))).split()[-1].lower().rstrip('s')} {head}"
+            if owner and head in {"house", "home", "shop", "room", "cottage", "farm"}
+            else ""
+        )
     return head
 
 
@@ -156,10 +178,15 @@ def differ(one: Fact, other: Fact) -> bool:
     """
     Return whether two sides of one thing are opposite.
     """
-    (first, reference), (second, reference_other) = one.data, other.data  # type: ignore[misc]
+    (first, reference), (second, reference_other) = one.data, other.data
     if reference != reference_other:
         return False
     return _OPPOSITE.get(first) == second or (first, second) in _CROSSED
 
 
-_CROSSED = {(f"{a}{b}", f"{c}{d}") for a, c in (("north", "south"), ("south", "north")) for b in ("east", "west") for d in ("east", "west")}
+_CROSSED = {
+    (f"{a}{b}", f"{c}{d}")
+    for a, c in (("north", "south"), ("south", "north"))
+    for b in ("east", "west")
+    for d in ("east", "west")
+}

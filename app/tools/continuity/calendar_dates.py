@@ -4,7 +4,7 @@ Dates: weekdays, years and seasons of what happens, and the day on which a scene
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import re
 from collections.abc import Iterator, Sequence
 
@@ -18,10 +18,17 @@ _DAYS = "monday tuesday wednesday thursday friday saturday sunday".split()
 _DAY = rf"(?P<w>{'|'.join(day.capitalize() for day in _DAYS)})"
 _ORDINAL = r"(?P<d>\d{1,2}(?:st|nd|rd|th)?|[a-z]+(?:-[a-z]+)?(?:st|nd|rd|th|ieth))"
 _NAMED_DAY = re.compile(rf"\b{_DAY},? (?:the |was the )?(?P<rest>[^.;!?]{{3,30}})")
-_DAY_NUMBER = re.compile(rf"\b(?:the )?{_ORDINAL}(?: of (?P<m>[A-Z][a-z]+))? (?:was|is|fell on|falls on|being) (?:a |the )?{_DAY}\b", re.IGNORECASE)
+_DAY_NUMBER = re.compile(
+    rf"\b(?:the )?{_ORDINAL}(?: of (?P<m>[A-Z][a-z]+))? (?:was|is|fell on|falls on|being) (?:a |the )?{_DAY}\b",
+    re.IGNORECASE,
+)
 _DAY_OF = re.compile(rf"\b{_DAY},? the {_ORDINAL}\b(?! of)", re.IGNORECASE)
-_TODAY = re.compile(rf"\b(?:[Ii]t (?:was|is|being)|[Tt]oday (?:was|is)|[Tt]hat|[Tt]his) (?:a |an |now |only |still |on a |(?:fine|wet|cold|grey|bright|warm) )*{_DAY}\b(?! (?:when|that|before|after|last|next|morning last|he|she))")
-_NEXT = re.compile(rf"\b[Tt]he (?:next|following) (?:day|morning|evening) (?:was|being) (?:a |the )?{_DAY}\b|\b[Tt]he day after(?: that)? was (?:a |the )?(?P<w2>{'|'.join(day.capitalize() for day in _DAYS)})\b")
+_TODAY = re.compile(
+    rf"\b(?:[Ii]t (?:was|is|being)|[Tt]oday (?:was|is)|[Tt]hat|[Tt]his) (?:a |an |now |only |still |on a |(?:fine|wet|cold|grey|bright|warm) )*{_DAY}\b(?! (?:when|that|before|after|last|next|morning last|he|she))"
+)
+_NEXT = re.compile(
+    rf"\b[Tt]he (?:next|following) (?:day|morning|evening) (?:was|being) (?:a |the )?{_DAY}\b|\b[Tt]he day after(?: that)? was (?:a |the )?(?P<w2>{'|'.join(day.capitalize() for day in _DAYS)})\b"
+)
 _DATED_VERBS = {
     "died": r"died|drowned|killed|was drowned|was killed|death|was lost|perished|hanged|shot",
     "married": r"married|wed|wedding",
@@ -42,9 +49,16 @@ _SEASONS = {"spring": 4, "summer": 7, "autumn": 10, "fall": 10, "winter": 1}
 _WHEN = re.compile(
     r"\b(?:in|on|of|since|by|until|during|from|,|:|was|came|happened|\()\s(?:the )?(?:early |late |mid-?|(?:spring|summer|autumn|winter|night|year|morning|evening|month|day) of (?:the )?)*"
 )
-_SEASON_OF = re.compile(r"\b(?:the |that |in |last )?(?P<s>spring|summer|autumn|winter)\b(?: of)?(?: the)?(?: year)?", re.IGNORECASE)
-_AGO = re.compile(rf"\b(?P<n>{dates.NUMBER}|a) (?:long |full |whole |good )?(?P<u>year|day|week|month)s? (?:ago|since|before this|back|gone|past)\b", re.IGNORECASE)
-_NOW_SEASON = re.compile(r"\b[Ii]t (?:was|is) (?:now |still |already |only |just )?(?:early |late |high |full |the (?:end|middle|beginning|start|height|depth) of |mid)?(?:the )?-?(?P<s>spring|summer|autumn|winter)\b")
+_SEASON_OF = re.compile(
+    r"\b(?:the |that |in |last )?(?P<s>spring|summer|autumn|winter)\b(?: of)?(?: the)?(?: year)?", re.IGNORECASE
+)
+_AGO = re.compile(
+    rf"\b(?P<n>{dates.NUMBER}|a) (?:long |full |whole |good )?(?P<u>year|day|week|month)s? (?:ago|since|before this|back|gone|past)\b",
+    re.IGNORECASE,
+)
+_NOW_SEASON = re.compile(
+    r"\b[Ii]t (?:was|is) (?:now |still |already |only |just )?(?:early |late |high |full |the (?:end|middle|beginning|start|height|depth) of |mid)?(?:the )?-?(?P<s>spring|summer|autumn|winter)\b"
+)
 
 
 def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
@@ -64,7 +78,7 @@ def _weekdays(passage: Passage) -> Iterator[Fact]:
     text, scene = passage.text, passage.date
     for match in _NAMED_DAY.finditer(text):
         found = dates.find(match["rest"])
-        if found and found[0].start == 0 or found and match["rest"].startswith("the ") and found[0].start <= 4:
+        if (found and found[0].start == 0) or (found and match["rest"].startswith("the ") and found[0].start <= 4):
             yield from _weekday(passage, found[0].year, found[0].month, found[0].day, match["w"])
     if scene is None or scene.month is None:
         return
@@ -117,7 +131,7 @@ def _weekday(passage: Passage, year: int | None, month: int | None, day: int | N
         return
     year = year or (passage.date.year if passage.date else None)
     try:
-        ordinal = datetime.date(year or 2001, month, day).toordinal()
+        ordinal = dt.date(year or 2001, month, day).toordinal()
     except ValueError:
         return
     shift = (_DAYS.index(named.lower()) - ordinal) % 7
@@ -153,7 +167,11 @@ def _events(passage: Passage, roster: Roster) -> Iterator[Fact]:
 def _people(passage: Passage, roster: Roster) -> Iterator[Fact]:
     text = passage.text
     for name, verbs in _DATED_VERBS.items():
-        for match in re.finditer(rf"(?P<p>{vocabulary.PERSON})(?:'s)?(?: (?!@|and\b|but\b)[a-z]+){{0,3}}? (?:{verbs})\b(?P<rest>[^.;!?]{{0,60}})", text, re.IGNORECASE):
+        for match in re.finditer(
+            rf"(?P<p>{vocabulary.PERSON})(?:'s)?(?: (?!@|and\b|but\b)[a-z]+){{0,3}}? (?:{verbs})\b(?P<rest>[^.;!?]{{0,60}})",
+            text,
+            re.IGNORECASE,
+        ):
             number, sure = facts.person(match)
             date = _date_near(passage, match["rest"], 0)
             if date is not None and not facts.is_unreal(passage, match.start(), match.end("p")):
@@ -162,7 +180,15 @@ def _people(passage: Passage, roster: Roster) -> Iterator[Fact]:
                 yield _dated(passage, roster.name(number), (name, str(number), *extra), date, sure)
     if passage.is_card and passage.field:
         field = passage.field.split("_")[0]
-        names = {"died": "died", "death": "died", "built": "built", "founded": "built", "married": "married", "opened": "built", "launched": "built"}
+        names = {
+            "died": "died",
+            "death": "died",
+            "built": "built",
+            "founded": "built",
+            "married": "married",
+            "opened": "built",
+            "launched": "built",
+        }
         value = passage.text.partition(" : ")[2]
         date = _date_near(passage, value, 0)
         if field in names and date is not None:
@@ -178,7 +204,11 @@ def _date_near(passage: Passage, window: str, position: int) -> dates.StoryDate 
     found = dates.find(window, bare_years=True)
     if len(found) == 1:
         gap = window[min(position, found[0].end) : max(position, found[0].start)]
-        return found[0] if len(gap) < 60 and not re.search(r"[.;!?]|\b(?:and|but|who|he|she|@\d+ had)\b", gap[-40:]) else None
+        return (
+            found[0]
+            if len(gap) < 60 and not re.search(r"[.;!?]|\b(?:and|but|who|he|she|@\d+ had)\b", gap[-40:])
+            else None
+        )
     ago = _AGO.search(window)
     if not found and ago and passage.date is not None and passage.date.year is not None and ago["u"].lower() == "year":
         years = 1 if ago["n"].lower() == "a" else dates.number(ago["n"])
@@ -204,7 +234,13 @@ def _seasons(passage: Passage) -> Iterator[Fact]:
     """
     Yield the season in which a dated scene says it plays.
     """
-    if passage.date is None or passage.date.month is None or passage.is_card or passage.is_spoken or passage.is_flashback:
+    if (
+        passage.date is None
+        or passage.date.month is None
+        or passage.is_card
+        or passage.is_spoken
+        or passage.is_flashback
+    ):
         return
     for match in _NOW_SEASON.finditer(passage.text):
         month = _SEASONS[match["s"].lower()]
@@ -226,7 +262,7 @@ def differ(one: Fact, other: Fact) -> bool:
     Return whether two dates, or two weekdays of one calendar, exclude each other.
     """
     if one.attribute == "weekday":
-        return one.data[0] != other.data[0]  # type: ignore[index]
+        return bool(one.data[0] != other.data[0])
     if one.attribute in {"season", "next_day"}:
         return False
     first, second = one.data, other.data

@@ -18,7 +18,9 @@ _FULL_NAME = re.compile(rf"(?:(?:the|The|of|de|van|von|der|la|le) |{_NAME} ?){{1
 _ROLE_FIELDS = frozenset(
     "role occupation job rank position profession trade title office work post station calling known_as".split()
 )
-_ROLE = re.compile(r"(?:the |an? |retired |former )?((?:[a-z][\w-]{2,20} ){0,2}[a-z][\w-]{2,20})(?: (of (?:the )?[\w-]{2,20}))?")
+_ROLE = re.compile(
+    r"(?:the |an? |retired |former )?((?:[a-z][\w-]{2,20} ){0,2}[a-z][\w-]{2,20})(?: (of (?:the )?[\w-]{2,20}))?"
+)
 _KIN_FIELDS = frozenset("family kin relations relation relationships relationship relatives ties".split())
 _PERSONAL = frozenset(
     "kin relations role age born died eyes hair eye_colour hair_colour rank occupation job family pronouns marks build voice hand "
@@ -29,7 +31,9 @@ _PLACE_WORDS = frozenset("river street bank west_bank east_bank distance populat
 _ROW = re.compile(r"\s{0,3}\|(.{1,2000})\|\s{0,8}$")
 _RULE_ROW = re.compile(r"[\s|:+-]{3,}$")
 _BRACKETS = re.compile(r"\s{0,3}[(\[][^)\]]{0,80}[)\]]")
-_PREFIX = re.compile(r"^(?:character|person|place|item|location|object|card|profile|the character)\s{0,3}[:–—-]\s{1,3}", re.I)
+_PREFIX = re.compile(
+    r"^(?:character|person|place|item|location|object|card|profile|the character)\s{0,3}[:–—-]\s{1,3}", re.IGNORECASE
+)
 _TAIL = re.compile(r"\s{1,3}[–—|]\s.*$|,\s(?:the|an?)\s.*$|:\s.*$")
 _CALLED = re.compile(
     r"\b(?:known (?:as|to \w{2,12} as)|called|nicknamed|goes by|short for|everyone calls (?:him|her)) "
@@ -98,7 +102,11 @@ def read(document: documents.Document, names_in_prose: Set[str]) -> list[Card]:
             field, text = row, f"{field} {text}" if "side" in field.lower() and "side" not in text.lower() else text
         name = fields.name_of(field) if field else ""
         found[-1][2].append(Line(text=f"{field} : {text}" if field else text, line=line, field=name))
-    return [_card(document, main if name == title else None, name, lines) for name, _, lines in found if lines or name == title]
+    return [
+        _card(document, main if name == title else None, name, lines)
+        for name, _, lines in found
+        if lines or name == title
+    ]
 
 
 def cleaned(name: str) -> str:
@@ -106,7 +114,7 @@ def cleaned(name: str) -> str:
     Return a heading or title as the name that it gives.
     """
     bare = _TAIL.sub("", _PREFIX.sub("", _BRACKETS.sub("", name)))
-    return bare.strip(" *_#\"“”") or name
+    return bare.strip(' *_#"“”') or name
 
 
 def _is_same(one: str, other: str) -> bool:
@@ -160,7 +168,9 @@ def _statements(document: documents.Document) -> Iterator[tuple[int, str, str]]:
 
 
 def _row(line: int, header: Sequence[str], cells: Sequence[str]) -> Iterator[tuple[int, str, str]]:
-    if len(cells) == 2 and (not header or header[0].lower() in {"", "field", "attribute", "fact", "what", "key"} or len(header) == 2):
+    if len(cells) == 2 and (
+        not header or header[0].lower() in {"", "field", "attribute", "fact", "what", "key"} or len(header) == 2
+    ):
         yield line, cells[0], cells[1]
         return
     if len(cells) > 1:
@@ -214,7 +224,11 @@ def _card(document: documents.Document, entity: Entity | None, name: str, lines:
 
 def _can_name(alias: str) -> bool:
     bare = alias.strip().lower()
-    return len(bare) > 1 and bare not in matching.STOPWORDS and bare not in {"the man", "the woman", "the boy", "the girl", "the child"}
+    return (
+        len(bare) > 1
+        and bare not in matching.STOPWORDS
+        and bare not in {"the man", "the woman", "the boy", "the girl", "the child"}
+    )
 
 
 def _kind(name: str, named: Set[str], text: str) -> canon.EntityKind:
@@ -236,7 +250,16 @@ def _kind(name: str, named: Set[str], text: str) -> canon.EntityKind:
 def _aliases_told(lines: Sequence[Line]) -> Iterator[str]:
     for line in lines:
         value = line.text.partition(" : ")[2]
-        if line.field in {"aliases", "alias", "also_known_as", "called", "nickname", "nicknames", "also_called", "goes_by"}:
+        if line.field in {
+            "aliases",
+            "alias",
+            "also_known_as",
+            "called",
+            "nickname",
+            "nicknames",
+            "also_called",
+            "goes_by",
+        }:
             for part in fields.split_list(value):
                 match = re.match(r"[\"“‘']?((?:the [a-z]|[A-Z])[\w'’ -]{1,40})", part)
                 if match:
@@ -266,9 +289,13 @@ def _first_prose(lines: Sequence[Line]) -> str:
     head = head[:1].lower() + head[1:]
     noun = re.sub(r"^(?:the|an?) ", "", re.split(r" (?:of|at|in|to|for|on|who|from|with) ", head)[0])
     last = noun.split()[-1] if noun.split() else ""
-    person = last in {*vocabulary.TRADES, *vocabulary.RANKS, *vocabulary.MALE_WORDS, *vocabulary.FEMALE_WORDS, *TITLES} or re.search(
-        r"(?:smith|keeper|master|mistress|man|woman|wright|maker|ist|founder|monger|boy)$", last
-    )
+    person = last in {
+        *vocabulary.TRADES,
+        *vocabulary.RANKS,
+        *vocabulary.MALE_WORDS,
+        *vocabulary.FEMALE_WORDS,
+        *TITLES,
+    } or re.search(r"(?:smith|keeper|master|mistress|man|woman|wright|maker|ist|founder|monger|boy)$", last)
     return head if person and len(noun.split()) < 4 else ""
 
 

@@ -169,7 +169,9 @@ def _years(told: Sequence[Scene]) -> dict[str, dates.StoryDate]:
             year = scene.date.year
         elif year is None:
             text = " ".join(scene.document.lines[:_OPENING_LINES])
-            whole = [d for d in dates.find(text) if d.year and not _TOLD_BACK.search(text, max(d.start - 60, 0), d.start)]
+            whole = [
+                d for d in dates.find(text) if d.year and not _TOLD_BACK.search(text, max(d.start - 60, 0), d.start)
+            ]
             year = whole[0].year if whole else None
         if year is not None and scene.date is None:
             found[scene.path] = dates.StoryDate(year=year)
@@ -181,7 +183,11 @@ def _teller(told: Sequence[Scene], roster: Roster) -> int:
     Return who tells the story: whom a card calls its narrator, or the unnamed narrator.
     """
     for entity in roster.entities[:-1]:
-        text = "\n".join(entity.document.lines).lower() if entity.document and roster.is_person(roster.number(entity)) else ""
+        text = (
+            "\n".join(entity.document.lines).lower()
+            if entity.document and roster.is_person(roster.number(entity))
+            else ""
+        )
         if re.search(r"\bnarrator\b|\btells the story\b|\bfirst[- ]person\b", text):
             return roster.number(entity)
     return roster.narrator
@@ -222,7 +228,8 @@ def _contradict(result: Comparison, read: Sequence[Passage]) -> None:
         elif kind == "possession" and attribute == "possession":
             result.comparisons += max(len(told) - 1, 0)
             result.contradictions += [
-                Contradiction(one=one, other=other, versions=(one, other)) for one, other in possessions.conflicts(told, read)
+                Contradiction(one=one, other=other, versions=(one, other))
+                for one, other in possessions.conflicts(told, read)
             ]
         else:
             _contradict_group(result, told, _DIFFER[kind])
@@ -233,7 +240,7 @@ def _contradict_deaths(result: Comparison, told: Sequence[Fact]) -> None:
     Find who acts after a death; a death that scenes tell themselves counts from there, whatever a card says.
     """
     narrated = any(fact.value == "dead" and not fact.passage.is_card for fact in told)
-    dated = narrated or any(fact.value == "dead" and fact.data[1] is not None for fact in told)  # type: ignore[index]
+    dated = narrated or any(fact.value == "dead" and fact.data[1] is not None for fact in told)
     counted = [fact for fact in told if not (dated and fact.value == "dead" and not deaths.is_dated(fact))]
     before = len(result.contradictions)
     _contradict_group(result, counted, deaths.differ)
@@ -285,7 +292,10 @@ def _is_named(word: str, context: str) -> bool:
     Return whether a text names a value without denying it.
     """
     return any(
-        not re.search(r"(?:\b(?:not|never|without|no)\b|n['’]t\b)[^.;]{0,18}$", context[max(found.start() - 30, 0) : found.start()])
+        not re.search(
+            r"(?:\b(?:not|never|without|no)\b|n['’]t\b)[^.;]{0,18}$",
+            context[max(found.start() - 30, 0) : found.start()],
+        )
         for found in re.finditer(rf"\b{re.escape(word)}\b", context)
     )
 

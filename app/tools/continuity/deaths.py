@@ -23,14 +23,28 @@ _DIED = (
 )
 _RULES = (
     re.compile(rf"{_P}(?!'s)(?:,? who)? (?:[a-z]+ly )?{_DIED}\b(?! (?:to )?(?:know|see|laugh))", re.IGNORECASE),
-    re.compile(rf"{_P}'s (?:own )?(?:death|corpse|grave|funeral|murder|burial|coffin|headstone|gravestone|tomb|dead body|wake|widow|widower|ghost)\b", re.IGNORECASE),
-    re.compile(rf"\b(?:death|corpse|grave|funeral|murder|body|burial|coffin|headstone|tomb|widow|widower) of (?:the late |poor |old )?{_P}(?!'s)", re.IGNORECASE),
+    re.compile(
+        rf"{_P}'s (?:own )?(?:death|corpse|grave|funeral|murder|burial|coffin|headstone|gravestone|tomb|dead body|wake|widow|widower|ghost)\b",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        rf"\b(?:death|corpse|grave|funeral|murder|body|burial|coffin|headstone|tomb|widow|widower) of (?:the late |poor |old )?{_P}(?!'s)",
+        re.IGNORECASE,
+    ),
     re.compile(rf"\b(?:the late|poor dead) (?:[A-Z][a-z]+ )?{_P}", re.IGNORECASE),
-    re.compile(rf"\b(?:buried|bury|burying|hanged|killed|murdered|mourned|mourning for|shot and killed|laid out) (?:poor |old |[A-Z][a-z]+ ){{0,2}}{_P}(?!'s)", re.IGNORECASE),
-    re.compile(rf"{_P}(?:, dead|, who was dead| dead)\b(?= (?:these|and buried|in the ground|for|since|now|at last|on the|,|\.))", re.IGNORECASE),
+    re.compile(
+        rf"\b(?:buried|bury|burying|hanged|killed|murdered|mourned|mourning for|shot and killed|laid out) (?:poor |old |[A-Z][a-z]+ ){{0,2}}{_P}(?!'s)",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        rf"{_P}(?:, dead|, who was dead| dead)\b(?= (?:these|and buried|in the ground|for|since|now|at last|on the|,|\.))",
+        re.IGNORECASE,
+    ),
 )
 _CARD = re.compile(rf"{_P}'s (?:died|death|date of death|status|fate|grave|state|end) : (?P<v>.+)", re.IGNORECASE)
-_CARD_DEAD = re.compile(r"^(?:dead|deceased|died|drowned|killed|murdered|buried|hanged|in the churchyard|lost)\b", re.IGNORECASE)
+_CARD_DEAD = re.compile(
+    r"^(?:dead|deceased|died|drowned|killed|murdered|buried|hanged|in the churchyard|lost)\b", re.IGNORECASE
+)
 _CARD_ALIVE = re.compile(r"^(?:alive|living)\b", re.IGNORECASE)
 _ACTS = re.compile(
     rf"{_P}(?!'s)(?:,? (?:[a-z]+ly|himself|herself|too|then|only))? (?P<v>[a-z]+ed|{'|'.join('said asked came went stood sat took gave held ran rose spoke shook turned put laid drew led made got fell began met brought caught sent told wrote read smiled lit let kept set cut drank ate wore bent threw blew swore sang saw heard looked leaned shut stepped nodded grinned is waits says comes goes stands sits'.split())})\b",
@@ -92,9 +106,9 @@ def _carded(passage: Passage, roster: Roster, match: re.Match[str]) -> Iterator[
     value = match["v"].strip()
     if _CARD_ALIVE.match(value):
         yield _fact(passage, roster, number, True, "living")
-    elif field in {"died", "death", "date of death", "grave"} or _CARD_DEAD.match(value):
-        if not _is_presumed(value):
-            yield _fact(passage, roster, number, True, "dead")
+    is_death = field in {"died", "death", "date of death", "grave"} or _CARD_DEAD.match(value)
+    if is_death and not _is_presumed(value):
+        yield _fact(passage, roster, number, True, "dead")
 
 
 def _fact(passage: Passage, roster: Roster, number: int, sure: bool, value: str) -> Fact:
@@ -124,22 +138,29 @@ def differ(one: Fact, other: Fact) -> bool:
     """
     if isinstance(one.data, dates.StoryDate) and isinstance(other.data, dates.StoryDate):
         return one.data.contradicts(other.data)
-    by_value = {fact.data[0]: fact for fact in (one, other)}  # type: ignore[index]
+    by_value = {fact.data[0]: fact for fact in (one, other)}
     dead = by_value.get("dead")
     if dead is None or len(by_value) < 2:
         return False
     if "living" in by_value:
         return not dead.passage.is_card
-    seen, when = by_value["alive"].passage, dead.data[1]  # type: ignore[index]
+    seen, when = by_value["alive"].passage, dead.data[1]
     if seen.is_flashback:
         return False
     if isinstance(when, int):
         return seen.number is not None and seen.number > when
-    same_year = seen.date is not None and isinstance(when, dates.StoryDate) and seen.date.month is None and seen.date.year == when.year
+    same_year = (
+        seen.date is not None
+        and isinstance(when, dates.StoryDate)
+        and seen.date.month is None
+        and seen.date.year == when.year
+    )
     if same_year:
         return not dead.passage.is_card and seen.order > dead.passage.order
     if isinstance(when, dates.StoryDate) and seen.date is not None:
-        return when.is_before(seen.date) and (when.year is not None or not dead.passage.is_card or seen.date.year is None)
+        return when.is_before(seen.date) and (
+            when.year is not None or not dead.passage.is_card or seen.date.year is None
+        )
     if isinstance(when, dates.StoryDate) and when.year is not None and dead.passage.is_card and not seen.is_alone:
         return False
     return dead.passage.is_card or seen.order > dead.passage.order

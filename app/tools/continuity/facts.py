@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from app.tools.continuity import vocabulary
 from app.tools.continuity.passages import Passage
@@ -29,7 +30,7 @@ class Fact:
     """Facts of one attribute are compared where their keys are equal."""
     value: str
     """What is said, for people."""
-    data: object
+    data: Any
     """What is said, for comparisons."""
     passage: Passage
     """Where it is said."""
@@ -46,7 +47,9 @@ _NOT_SO = re.compile(
     r"suppos\w+|seem\w*|hoped?|feared)\b",
     re.IGNORECASE,
 )
-_DENIED = re.compile(r"\b(?:not|never|no longer|neither|nor|nobody|none|almost|nearly|hardly|than|without)\b", re.IGNORECASE)
+_DENIED = re.compile(
+    r"\b(?:not|never|no longer|neither|nor|nobody|none|almost|nearly|hardly|than|without)\b", re.IGNORECASE
+)
 _ASKED = re.compile(r"\?\s{0,2}[\"'”’]?$")
 _OTHER_TIME = re.compile(
     r"\b(?:years? (?:ago|before|earlier)|long ago|in those days|once upon|as a (?:child|boy|girl)|used to|had once|"

@@ -6,6 +6,7 @@ Passages: sentences in which names and pronouns have been replaced by whom they 
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -126,7 +127,12 @@ class _Chain:
         for people in reversed(self.sentences[-2:]):
             unknown = [p for p in people if p != exclude and roster.is_person(p) and roster.gender(p) is None]
             if unknown:
-                near = {p for people in self.sentences[-3:] for p in people if p != exclude and _gender(roster, p) in {None, gender}}
+                near = {
+                    p
+                    for people in self.sentences[-3:]
+                    for p in people
+                    if p != exclude and _gender(roster, p) in {None, gender}
+                }
                 return unknown[0], len(near) > 1
         return 0, True
 
@@ -209,7 +215,15 @@ class Reader:
         before = next((people[0] for people in reversed(self._speech.sentences) if people), 0)
         self._speech.opened()
         text = _replaced(
-            paragraph.text, mentions, start, end, self._roster, self._speech, speaker, others=self._chain, exclude=speaker
+            paragraph.text,
+            mentions,
+            start,
+            end,
+            self._roster,
+            self._speech,
+            speaker,
+            others=self._chain,
+            exclude=speaker,
         )
         return text, before
 
@@ -242,7 +256,7 @@ def _parts(paragraph: prose.Paragraph) -> Iterator[tuple[int, int, bool]]:
     cuts = sorted({cut for span in paragraph.speech for cut in (span.start, span.end)})
     for sentence in paragraph.sentences:
         edges = [sentence.start, *(cut for cut in cuts if sentence.start < cut < sentence.end), sentence.end]
-        for start, end in zip(edges, edges[1:], strict=False):
+        for start, end in itertools.pairwise(edges):
             if _WORD.search(paragraph.text, start, end):
                 yield start, end, paragraph.is_spoken(start)
 
@@ -285,7 +299,9 @@ def _replaced(
             continue
         opens = not re.search(r"[^\W_]", text[start : match.start()])
         person, doubtful = (
-            (first_person, False) if gender == "i" else chain.meant(roster, gender, exclude, opens=opens and others is None)
+            (first_person, False)
+            if gender == "i"
+            else chain.meant(roster, gender, exclude, opens=opens and others is None)
         )
         doubtful = doubtful or (others is not None and gender != "i" and person not in chain.sentences[-1])
         if not person and others is not None and gender != "i":

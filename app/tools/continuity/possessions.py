@@ -19,23 +19,59 @@ _IT = rf"(?P<it>(?:the|{vocabulary.PERSON}'s|that|this|its|a|an)(?: (?!and\b|of\
 _HOLDER = r"(?:pocket|bag|belt|coat|apron|neck|satchel|purse|hand|hands|sleeve|glove|waistcoat|jacket|pack|sash|boot|finger|wrist|breast|throat|bosom|case|hat|shirt|skirt|trousers|cloak|basket|bodice|saddlebag|rucksack|palm|fist|lap|shawl|cuff)"
 _WATER = r"(?:water|river|race|sea|weir|well|fire|flames|stove|furnace|harbour|lake|deep|waves|mud|bog|marsh|pond|current|canal|gorge|ravine|crevasse|overboard|surf|tide|millpond|millrace|stream|abyss|drain|dark|hearth|coals|grate|range|swamp|quicksand|depths|bay|moat|cistern|shaft)"
 _GIVES = (
-    re.compile(rf"{_P}(?:[^.;!?@]{{0,40}})? (?:gave|given|gives|handed|hands|lent|lends|sold|sells|passed|tossed|left|bequeathed|presented|offered up|returned|slipped|brought|posted|sent) {_Q}(?!'s) (?:back )?{_IT}(?=[,.;:!?]| (?:and|to|for|with|on|that|which|before|when|in|at|back|from|as|out|off)\b|$)", re.IGNORECASE),
-    re.compile(rf"{_P}(?:[^.;!?@]{{0,40}})? (?:gave|given|gives|handed|hands|lent|sold|passed|tossed|left|bequeathed|presented|returned|surrendered|entrusted|delivered|sent|brought|traded|pawned) {_IT}(?: back| over| up| down)?,? (?:to|with) (?:[A-Z][a-z]+ )?{_Q}(?!'s)", re.IGNORECASE),
-    re.compile(rf"{_P}(?:[^.;!?@]{{0,40}})? (?:put|pressed|laid|placed|pushed|dropped|folded|slid|slipped|gave|closed|tucked) {_IT} (?:into|in|round|around|on|onto) {_Q}'s {_HOLDER}", re.IGNORECASE),
-    re.compile(rf"{_Q}(?!'s) (?:took|accepted|bought|got|received|borrowed|stole|inherited|had had|had got|snatched|won|had bought|had stolen) {_IT} from (?:[A-Z][a-z]+ )?{_P}", re.IGNORECASE),
+    re.compile(
+        rf"{_P}(?:[^.;!?@]{{0,40}})? (?:gave|given|gives|handed|hands|lent|lends|sold|sells|passed|tossed|left|bequeathed|presented|offered up|returned|slipped|brought|posted|sent) {_Q}(?!'s) (?:back )?{_IT}(?=[,.;:!?]| (?:and|to|for|with|on|that|which|before|when|in|at|back|from|as|out|off)\b|$)",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        rf"{_P}(?:[^.;!?@]{{0,40}})? (?:gave|given|gives|handed|hands|lent|sold|passed|tossed|left|bequeathed|presented|returned|surrendered|entrusted|delivered|sent|brought|traded|pawned) {_IT}(?: back| over| up| down)?,? (?:to|with) (?:[A-Z][a-z]+ )?{_Q}(?!'s)",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        rf"{_P}(?:[^.;!?@]{{0,40}})? (?:put|pressed|laid|placed|pushed|dropped|folded|slid|slipped|gave|closed|tucked) {_IT} (?:into|in|round|around|on|onto) {_Q}'s {_HOLDER}",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        rf"{_Q}(?!'s) (?:took|accepted|bought|got|received|borrowed|stole|inherited|had had|had got|snatched|won|had bought|had stolen) {_IT} from (?:[A-Z][a-z]+ )?{_P}",
+        re.IGNORECASE,
+    ),
 )
 _LOSES = (
-    re.compile(rf"{_IT} (?:(?!not|never|nearly|almost)[a-z]+,? ){{0,3}}?(?:went|fell|dropped|slid|sank|sprang|rolled|flew|slipped|tumbled|skittered|vanished|disappeared|spun|plunged|dropped|skipped|gone|was gone|was lost|had gone|had sunk)\b[^.;!?]{{0,110}}?\b(?:into|over|under|beneath|in|down|to the bottom|through)\b[^.;!?]{{0,30}}\b{_WATER}\b", re.IGNORECASE),
-    re.compile(rf"{_P}(?:[^.;!?]{{0,60}})? (?:threw|flung|hurled|tossed|dropped|cast|pitched|let fall|burned|burnt|lost|sank|fed|thrust|had thrown|had flung|had dropped|had lost|pushed) {_IT} (?:(?!at\b)[^.;!?]){{0,50}}?\b(?:{_WATER})\b", re.IGNORECASE),
-    re.compile(rf"{_P}(?:[^.;!?@]{{0,30}})? (?:burned|burnt|smashed|melted down|had melted|broke up|tore up|had burned|had burnt|destroyed|had destroyed) {_IT}(?=[,.;]| (?:and|to|in|on|that)\b)", re.IGNORECASE),
-    re.compile(rf"{_IT} (?:was|is|had been|has been|were) (?:burned|burnt|melted|lost|smashed|destroyed|buried|sunk|drowned|stolen|pawned)\b", re.IGNORECASE),
+    re.compile(
+        rf"{_IT} (?:(?!not|never|nearly|almost)[a-z]+,? ){{0,3}}?(?:went|fell|dropped|slid|sank|sprang|rolled|flew|slipped|tumbled|skittered|vanished|disappeared|spun|plunged|dropped|skipped|gone|was gone|was lost|had gone|had sunk)\b[^.;!?]{{0,110}}?\b(?:into|over|under|beneath|in|down|to the bottom|through)\b[^.;!?]{{0,30}}\b{_WATER}\b",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        rf"{_P}(?:[^.;!?]{{0,60}})? (?:threw|flung|hurled|tossed|dropped|cast|pitched|let fall|burned|burnt|lost|sank|fed|thrust|had thrown|had flung|had dropped|had lost|pushed) {_IT} (?:(?!at\b)[^.;!?]){{0,50}}?\b(?:{_WATER})\b",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        rf"{_P}(?:[^.;!?@]{{0,30}})? (?:burned|burnt|smashed|melted down|had melted|broke up|tore up|had burned|had burnt|destroyed|had destroyed) {_IT}(?=[,.;]| (?:and|to|in|on|that)\b)",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        rf"{_IT} (?:was|is|had been|has been|were) (?:burned|burnt|melted|lost|smashed|destroyed|buried|sunk|drowned|stolen|pawned)\b",
+        re.IGNORECASE,
+    ),
     re.compile(rf"\b(?:buried|burying|buried @[?~]?\d+) (?:[^.;!?@]{{0,20}})?with {_IT}", re.IGNORECASE),
 )
 _HOLDS = (
-    re.compile(rf"{_P}(?:[^.;!?]{{0,60}}?)? (?:drew|took|pulled|fished|brought|produced|dug|slid|slipped|tugged|got|unhooked|lifted|had) (?:out )?{_IT} (?:out |up |down )?(?:of|from|out of|in|inside|round|around|on|at|up from) (?:inside |under )?{_Q}'s (?:[\w-]+ ){{0,2}}{_HOLDER}\b", re.IGNORECASE),
-    re.compile(rf"{_P}(?:[^.;!?]{{0,40}}?)?,? (?:still |always |also |now )*(?:wore|wears|wearing|carried|carries|carrying|keeps|kept|has|clutched|clutching|fingered|held|twirled|wound|polished|consulted|tucked|put|slipped|dropped|pocketed|patted|swung|loaded|drew|unsheathed|drawn|buckled|strapped|checked|opened|snapped open|played|lit|raised|lifted|jingled|turned over|rattled|felt for|had|saddled|mounted|owned) {_IT}(?=[,.;:!?]| (?:and|to|in|into|on|round|around|at|against|from|that|which|with|under|between|inside|about|over|back|by|as|out|open|shut|up|again|off)\b|$)", re.IGNORECASE),
-    re.compile(rf"{_IT} (?:that |which )?(?:was |lay |hung |swung |sat |still |always |had been |is |safe |warm |heavy |bumped |clinked )*(?:in|on|at|round|around|inside|against) {_Q}'s (?:[\w-]+ ){{0,2}}{_HOLDER}\b", re.IGNORECASE),
-    re.compile(rf"\b(?:with|and) {_IT} (?:still |safe )?(?:in|on|at|round|around|inside) {_Q}'s (?:[\w-]+ ){{0,2}}{_HOLDER}\b", re.IGNORECASE),
+    re.compile(
+        rf"{_P}(?:[^.;!?]{{0,60}}?)? (?:drew|took|pulled|fished|brought|produced|dug|slid|slipped|tugged|got|unhooked|lifted|had) (?:out )?{_IT} (?:out |up |down )?(?:of|from|out of|in|inside|round|around|on|at|up from) (?:inside |under )?{_Q}'s (?:[\w-]+ ){{0,2}}{_HOLDER}\b",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        rf"{_P}(?:[^.;!?]{{0,40}}?)?,? (?:still |always |also |now )*(?:wore|wears|wearing|carried|carries|carrying|keeps|kept|has|clutched|clutching|fingered|held|twirled|wound|polished|consulted|tucked|put|slipped|dropped|pocketed|patted|swung|loaded|drew|unsheathed|drawn|buckled|strapped|checked|opened|snapped open|played|lit|raised|lifted|jingled|turned over|rattled|felt for|had|saddled|mounted|owned) {_IT}(?=[,.;:!?]| (?:and|to|in|into|on|round|around|at|against|from|that|which|with|under|between|inside|about|over|back|by|as|out|open|shut|up|again|off)\b|$)",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        rf"{_IT} (?:that |which )?(?:was |lay |hung |swung |sat |still |always |had been |is |safe |warm |heavy |bumped |clinked )*(?:in|on|at|round|around|inside|against) {_Q}'s (?:[\w-]+ ){{0,2}}{_HOLDER}\b",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        rf"\b(?:with|and) {_IT} (?:still |safe )?(?:in|on|at|round|around|inside) {_Q}'s (?:[\w-]+ ){{0,2}}{_HOLDER}\b",
+        re.IGNORECASE,
+    ),
 )
 _SEEN = re.compile(
     r"\b(?:propped|laid|set|put|stood|hung|lay|wound|unfolded|read|spread|lifted|opened|closed|took up|pressed|rubbed|held up|drew out|took out) "
@@ -43,8 +79,14 @@ _SEEN = re.compile(
     + r"(?=[,.;:!?]| (?:against|on|in|at|beside|under|over|by|from|there|of|and|to|with|where|between|open|across)\b|$)",
     re.IGNORECASE,
 )
-_SEEN_AFTER = re.compile(_IT + r" (?:lay|stood|hung|ticked|gleamed|glinted|shone|rested|leaned|struck|chimed|still hung|still lay)\b", re.IGNORECASE)
-_ABSENT = re.compile(r"\b(?:remember\w*|thought|gone|missing|without|miss\w*|search\w*|looked for|buried|would|if|dream\w*|portrait|once|used to|copy|another|like|no longer|place where|empty|years ago)\b", re.IGNORECASE)
+_SEEN_AFTER = re.compile(
+    _IT + r" (?:lay|stood|hung|ticked|gleamed|glinted|shone|rested|leaned|struck|chimed|still hung|still lay)\b",
+    re.IGNORECASE,
+)
+_ABSENT = re.compile(
+    r"\b(?:remember\w*|thought|gone|missing|without|miss\w*|search\w*|looked for|buried|would|if|dream\w*|portrait|once|used to|copy|another|like|no longer|place where|empty|years ago)\b",
+    re.IGNORECASE,
+)
 _REGAINED = re.compile(
     r"\b(?:found|find|fetch\w*|recover\w*|return\w*|gave|give|given|gives|took|taken|takes|bought|another|second|new|fished|dredged|back|stole\w*|"
     r"copy|spare|replac\w+|borrow\w*|lent|lend|brought|sent|handed|swapp?\w*|exchang\w*|picked|won|traded|inherit\w*|redeem\w*|retriev\w*|"
@@ -63,10 +105,20 @@ _KEEPS = re.compile(
     rf"{_P} (?:always |still )?(?:kept|keeps|hid|hides|had hidden|locked|stored) {_IT} (?P<where>(?:in|on|under|behind|beneath|over|above|inside) (?:the|a|an|@[?~]?\d+'s) (?:[\w'-]+ ){{0,3}}?[\w'-]+)(?=[,.;:]| (?:of|in|by|at|where|with|and)\b|$)",
     re.IGNORECASE,
 )
-_GONE = re.compile(r"\b(?:in the earth|coffin|buried|sunk|sank|bottom of|lost|destroyed|burnt|burned|melted|stolen|drowned with|in the (?:river|sea|lake)|smashed|broken up)\b", re.IGNORECASE)
-_GONE_FIRST = re.compile(r"^(?:it (?:was|is|has been) )?(?:buried|sunk|sank|lost|destroyed|burnt|burned|melted|drowned|thrown)\b", re.IGNORECASE)
-_CARD_FIELD = re.compile(r"^(?:where(?:_now|_is_it)?|whereabouts|location|kept|held(?:_by)?|now|present_holder|state|fate|status|history|current_location|where_it_is)$")
-_OWNER_FIELD = re.compile(r"^(?:owner|owned_by|belongs_to|whose|keeper|held_by|holder|carried_by|bearer|worn_by|in_the_hands_of|possession|possessor)$")
+_GONE = re.compile(
+    r"\b(?:in the earth|coffin|buried|sunk|sank|bottom of|lost|destroyed|burnt|burned|melted|stolen|drowned with|in the (?:river|sea|lake)|smashed|broken up)\b",
+    re.IGNORECASE,
+)
+_GONE_FIRST = re.compile(
+    r"^(?:it (?:was|is|has been) )?(?:buried|sunk|sank|lost|destroyed|burnt|burned|melted|drowned|thrown)\b",
+    re.IGNORECASE,
+)
+_CARD_FIELD = re.compile(
+    r"^(?:where(?:_now|_is_it)?|whereabouts|location|kept|held(?:_by)?|now|present_holder|state|fate|status|history|current_location|where_it_is)$"
+)
+_OWNER_FIELD = re.compile(
+    r"^(?:owner|owned_by|belongs_to|whose|keeper|held_by|holder|carried_by|bearer|worn_by|in_the_hands_of|possession|possessor)$"
+)
 _COMMON = frozenset(
     "hand hands head face eye eyes arm arms door chair table cup glass plate bread cigarette word words way time place "
     "breath voice look mouth lips hair finger fingers shoulder back bed room house window floor road wine tea coffee food "
@@ -109,7 +161,9 @@ def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
         number, sure = facts.person(match, "p" if match["p"] else "p2")
         item = int((match["i"] or match["i2"]).strip("@?~"))
         if roster.is_person(number) and roster.entities[item - 1].kind == "item" and not passage.is_spoken:
-            yield _fact(passage, _head(roster.name(item)), "", ("owner", number), roster.name(number), sure, roster.name(item))
+            yield _fact(
+                passage, _head(roster.name(item)), "", ("owner", number), roster.name(number), sure, roster.name(item)
+            )
     for rule in (_KEPT, _KEEPS):
         for match in rule.finditer(text):
             yield from _kept(passage, roster, match)
@@ -132,14 +186,19 @@ def _carded(passage: Passage, roster: Roster) -> Iterator[Fact]:
             yield _fact(passage, head, "", ("owner", who), roster.name(who), True, roster.name(number))
 
 
-def _event(passage: Passage, roster: Roster, match: re.Match[str], what: str, holder: tuple[int, bool]) -> Iterator[Fact]:
+def _event(
+    passage: Passage, roster: Roster, match: re.Match[str], what: str, holder: tuple[int, bool]
+) -> Iterator[Fact]:
     head, owner = _item(match["it"], roster)
     number, sure = holder
     if not head or facts.is_unreal(passage, match.start(), match.end()):
         return
     if what not in {"lose", "seen"} and not roster.is_person(number):
         return
-    if what == "hold" and re.search(r"\b(?:had (?!the\b|an?\b|@|out\b)\w|years ago|once|used to|would\b)", passage.text[match.start() : match.start("it")]):
+    if what == "hold" and re.search(
+        r"\b(?:had (?!the\b|an?\b|@|out\b)\w|years ago|once|used to|would\b)",
+        passage.text[match.start() : match.start("it")],
+    ):
         return
     if re.match(r"(?:a|an) ", match["it"], re.IGNORECASE) and what == "hold":
         return
@@ -162,7 +221,9 @@ def _item(phrase: str, roster: Roster) -> tuple[str, str]:
     if named:
         number = int(named[1])
         return ("", "") if roster.is_person(number) else (_head(roster.name(number)), "")
-    words = re.sub(rf"^(?:{vocabulary.PERSON}'s|the|that|this|its|an?) ", "", phrase, flags=re.IGNORECASE).lower().split()
+    words = (
+        re.sub(rf"^(?:{vocabulary.PERSON}'s|the|that|this|its|an?) ", "", phrase, flags=re.IGNORECASE).lower().split()
+    )
     if not words:
         return "", ""
     head = words[-1].removesuffix("'s")
@@ -179,11 +240,25 @@ def _head(phrase: str) -> str:
 
 
 def _fact(
-    passage: Passage, head: str, owner: str, data: tuple[str, object], value: str, sure: bool, phrase: str, roster: Roster | None = None
+    passage: Passage,
+    head: str,
+    owner: str,
+    data: tuple[str, object],
+    value: str,
+    sure: bool,
+    phrase: str,
+    roster: Roster | None = None,
 ) -> Fact:
     shown = re.sub(vocabulary.PERSON, lambda m: roster.name(int(m[0].strip("@?~"))) if roster else m[0], phrase)
     return Fact(
-        kind="possession", attribute="owner" if data[0] == "owner" else "possession", subject=shown, key=(head,), value=value, data=(*data, owner), passage=passage, is_sure=sure
+        kind="possession",
+        attribute="owner" if data[0] == "owner" else "possession",
+        subject=shown,
+        key=(head,),
+        value=value,
+        data=(*data, owner),
+        passage=passage,
+        is_sure=sure,
     )
 
 
@@ -191,7 +266,7 @@ def owners_differ(one: Fact, other: Fact) -> bool:
     """
     Return whether a thing is said to be somebody else's.
     """
-    return one.data[1] != other.data[1]  # type: ignore[index]
+    return bool(one.data[1] != other.data[1])
 
 
 def conflicts(told: Sequence[Fact], passages: Sequence[Passage]) -> Iterator[tuple[Fact, Fact]]:
@@ -200,28 +275,33 @@ def conflicts(told: Sequence[Fact], passages: Sequence[Passage]) -> Iterator[tup
     """
     cards = [fact for fact in told if fact.passage.is_card]
     scenes = sorted((f for f in told if not f.passage.is_card), key=lambda f: (f.passage.order, f.passage.index))
-    last: Fact | None = next((fact for fact in cards if fact.data[0] == "lose"), None)  # type: ignore[index]
-    kept: Fact | None = next((fact for fact in told if fact.data[0] == "kept"), None)  # type: ignore[index]
+    last: Fact | None = next((fact for fact in cards if fact.data[0] == "lose"), None)
+    kept: Fact | None = next((fact for fact in told if fact.data[0] == "kept"), None)
     for fact in scenes:
-        what, who, owner = fact.data  # type: ignore[misc]
+        what, who, _owner = fact.data
         if what == "kept":
-            if kept is not None and kept is not fact and kept.data[1] != who:  # type: ignore[index]
+            if kept is not None and kept is not fact and kept.data[1] != who:
                 yield kept, fact
             continue
-        if last is not None and what in {"hold", "seen"} and _excludes(last, fact) and not _regained(last, fact, passages):
+        if (
+            last is not None
+            and what in {"hold", "seen"}
+            and _excludes(last, fact)
+            and not _regained(last, fact, passages)
+        ):
             yield last, fact
             last = None
         if what in {"give", "lose"}:
             last = fact
-        elif what == "hold" and last is not None and last.data[0] != "lose":  # type: ignore[index]
+        elif what == "hold" and last is not None and last.data[0] != "lose":
             last = None
 
 
 def _excludes(before: Fact, after: Fact) -> bool:
-    what, who, owner = before.data  # type: ignore[misc]
-    if after.data[0] == "seen" and what != "lose":  # type: ignore[index]
+    what, who, owner = before.data
+    if after.data[0] == "seen" and what != "lose":
         return False
-    _, holder, owner_after = after.data  # type: ignore[misc]
+    _, holder, owner_after = after.data
     if what != "lose" and owner and owner_after and owner != owner_after:
         return False
     if after.passage.order == before.passage.order and after.passage.index - before.passage.index < 3:
@@ -239,7 +319,11 @@ def _regained(before: Fact, after: Fact, passages: Sequence[Passage]) -> bool:
         place = (passage.order, passage.index)
         if low < place <= high and place != low and word.search(passage.text):
             if place == high:
-                return bool(re.search(r"\b(?:another|new|second|copy|spare|other|like)\b[^.;]{0,30}" + word.pattern, passage.text))
+                return bool(
+                    re.search(
+                        r"\b(?:another|new|second|copy|spare|other|like)\b[^.;]{0,30}" + word.pattern, passage.text
+                    )
+                )
             if _REGAINED.search(passage.text):
                 return True
     return False

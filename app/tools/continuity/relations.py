@@ -21,33 +21,68 @@ _ADJ = r"(?:(?:elder|older|eldest|younger|youngest|only|late|dead|twin|big|littl
 _BEING = r"(?: of [^,.;@]{3,30})?(?:,? who)?(?: is| was| had been| has been| has always been)"
 _TITLED = re.compile(rf"\b(?:[Tt]he )?{_RANK}\.? {_P}(?!'s (?:{'|'.join(vocabulary.KINSHIP)}))", re.IGNORECASE)
 _RANKED = (
-    re.compile(rf"{_P}(?:{_BEING}|,)(?: only| still| now)? (?:a|an|the) (?:[a-z-]+ ){{0,2}}?{_RANK}\b(?! of police's)", re.IGNORECASE),
-    re.compile(rf"{_P}'s (?:rank|position|role|title|post|grade|occupation|office) : (?:[a-z-]+ ){{0,2}}?{_RANK}\b", re.IGNORECASE),
+    re.compile(
+        rf"{_P}(?:{_BEING}|,)(?: only| still| now)? (?:a|an|the) (?:[a-z-]+ ){{0,2}}?{_RANK}\b(?! of police's)",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        rf"{_P}'s (?:rank|position|role|title|post|grade|occupation|office) : (?:[a-z-]+ ){{0,2}}?{_RANK}\b",
+        re.IGNORECASE,
+    ),
 )
 _CARD_RANK = re.compile(rf"(?:the |an? )?(?:[a-z-]+ )?{_RANK}\b(?!'s)", re.IGNORECASE)
 _TRADED = (
-    re.compile(rf"{_P}(?:(?:,? who)?(?: is| was| worked as|,))(?: only| still| now| once)? (?:a|an|the) (?:(?!of\b)[\w'-]+ ){{0,2}}?{_TRADE}\b(?!'s|-| (?:boy|girl|woman|man)\b)", re.IGNORECASE),
+    re.compile(
+        rf"{_P}(?:(?:,? who)?(?: is| was| worked as|,))(?: only| still| now| once)? (?:a|an|the) (?:(?!of\b)[\w'-]+ ){{0,2}}?{_TRADE}\b(?!'s|-| (?:boy|girl|woman|man)\b)",
+        re.IGNORECASE,
+    ),
     re.compile(rf"\bthe {_TRADE},? {_P}(?!'s)", re.IGNORECASE),
     re.compile(rf"{_P},? the (?:[a-z]+ )?{_TRADE}(?=[,.;]| of\b)", re.IGNORECASE),
-    re.compile(rf"{_P}'s (?:role|occupation|trade|job|profession|work|calling) : (?:[\w-]+ ){{0,3}}?{_TRADE}\b", re.IGNORECASE),
+    re.compile(
+        rf"{_P}'s (?:role|occupation|trade|job|profession|work|calling) : (?:[\w-]+ ){{0,3}}?{_TRADE}\b", re.IGNORECASE
+    ),
 )
 _KINSHIPS = (
     re.compile(rf"{_P}'s {_ADJ}{_KIN}(?:,| was| is| :|, who was|) (?:the )?(?:[A-Z][a-z]+ )?{_Q}(?!'s)", re.IGNORECASE),
-    re.compile(rf"{_Q}(?:,? who)?(?:,| is| was| had been| being|'s (?:role|family|relations?|kin|relation|relationships|position) :)(?: only| just| not even| also)? {_P}'s {_ADJ}{_KIN}\b(?!'s)", re.IGNORECASE),
-    re.compile(rf"{_Q}(?:,? who)?(?:,| is| was|'s (?:role|family|relations?|kin|relation|relationships|position) : (?:[^@]{{0,60}}; ?)?)(?: the| an?)? ?{_ADJ}{_KIN} (?:of|to) {_P}(?!'s)", re.IGNORECASE),
+    re.compile(
+        rf"{_Q}(?:,? who)?(?:,| is| was| had been| being|'s (?:role|family|relations?|kin|relation|relationships|position) :)(?: only| just| not even| also)? {_P}'s {_ADJ}{_KIN}\b(?!'s)",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        rf"{_Q}(?:,? who)?(?:,| is| was|'s (?:role|family|relations?|kin|relation|relationships|position) : (?:[^@]{{0,60}}; ?)?)(?: the| an?)? ?{_ADJ}{_KIN} (?:of|to) {_P}(?!'s)",
+        re.IGNORECASE,
+    ),
 )
 _FAMILY_PART = re.compile(rf"\b{_ADJ}{_KIN} (?:of|to) {_P}(?!'s)", re.IGNORECASE)
 _FAMILY_NAME = re.compile(rf"(?:^|[:;,(] ?|\bone |\ban? ){_ADJ}{_KIN},? (?:\(|: )?{_P}(?!'s)", re.IGNORECASE)
-_CARD_KIN = re.compile(rf"^(?:[^:]{{0,60}} : )?(?:[^@:]{{0,40}}, )?{_P}'s {_ADJ}{_KIN}\b(?!'s| @| [A-Z])", re.IGNORECASE)
-_MUTUAL = re.compile(rf"{_P} and {_Q} (?:were|are|had been) (?:[a-z-]+ )?(?P<k>brothers|sisters|cousins|twins|siblings|husband and wife|man and wife|married|half-brothers|half-sisters|brother and sister)\b", re.IGNORECASE)
+_CARD_KIN = re.compile(
+    rf"^(?:[^:]{{0,60}} : )?(?:[^@:]{{0,40}}, )?{_P}'s {_ADJ}{_KIN}\b(?!'s| @| [A-Z])", re.IGNORECASE
+)
+_MUTUAL = re.compile(
+    rf"{_P} and {_Q} (?:were|are|had been) (?:[a-z-]+ )?(?P<k>brothers|sisters|cousins|twins|siblings|husband and wife|man and wife|married|half-brothers|half-sisters|brother and sister)\b",
+    re.IGNORECASE,
+)
 _MARRIED = re.compile(rf"{_P}(?: is| was| had been)? married (?:to )?{_Q}(?!'s)", re.IGNORECASE)
 _PROMOTED = re.compile(
     r"\b(?:promot\w+|stripes?|gazetted|demot\w+|reduced to|brevet|acting|formerly|former|retired|"
     rf"(?:made(?: @[?~]?\d+)?|become|became|becomes|be|being|been|then|once|call(?:ed|s)? (?:him|her|me|you|@[?~]?\d+)|joined (?:\w+ )?as|as|rank of) (?:an? |up )?(?:first |full |the )?(?:{'|'.join(sorted(vocabulary.RANKS))}))\b",
     re.IGNORECASE,
 )
-_LIKE = re.compile(r"\b(?:like|as (?:a|if|though)|some|calls?|called|almost|than|as good as|no|not|pretend\w*|said to be|wish\w*|would have|step|foster|sworn)\b[^.;]{0,24}$", re.IGNORECASE)
-_COMPATIBLE = ({"parent", "step-parent"}, {"sibling", "half-sibling"}, {"spouse", "betrothed"}, {"spouse", "cousin"}, {"uncle", "great-uncle"}, {"parent", "godparent"}, {"uncle", "godparent"}, {"sibling", "step-sibling"}, {"grandparent", "parent"})
+_LIKE = re.compile(
+    r"\b(?:like|as (?:a|if|though)|some|calls?|called|almost|than|as good as|no|not|pretend\w*|said to be|wish\w*|would have|step|foster|sworn)\b[^.;]{0,24}$",
+    re.IGNORECASE,
+)
+_COMPATIBLE = (
+    {"parent", "step-parent"},
+    {"sibling", "half-sibling"},
+    {"spouse", "betrothed"},
+    {"spouse", "cousin"},
+    {"uncle", "great-uncle"},
+    {"parent", "godparent"},
+    {"uncle", "godparent"},
+    {"sibling", "step-sibling"},
+    {"grandparent", "parent"},
+)
 _CHURCH = re.compile(r"\b(?:Father|Mother|Sister|Brother|Aunt|Uncle|Granny) $")
 
 
@@ -74,15 +109,21 @@ def _ranks(passage: Passage, roster: Roster) -> Iterator[Fact]:
             if _CHURCH.search(text[: match.start("p")]) or not roster.is_person(number):
                 continue
             if not facts.is_unreal(passage, match.start(), match.end()):
-                yield _fact(passage, roster, "rank", number, (str(number),), match["r"].lower(), match["r"].lower(), sure)
+                yield _fact(
+                    passage, roster, "rank", number, (str(number),), match["r"].lower(), match["r"].lower(), sure
+                )
     own = _CARD_RANK.match(text) if passage.is_card and passage.subject else None
     if own and roster.is_person(passage.subject):
-        yield _fact(passage, roster, "rank", passage.subject, (str(passage.subject),), own["r"].lower(), own["r"].lower(), True)
+        yield _fact(
+            passage, roster, "rank", passage.subject, (str(passage.subject),), own["r"].lower(), own["r"].lower(), True
+        )
     for rule in _TRADED:
         for match in rule.finditer(text):
             number, sure = facts.person(match)
             if roster.is_person(number) and not facts.is_unreal(passage, match.start(), match.end()):
-                yield _fact(passage, roster, "trade", number, (str(number),), match["t"].lower(), match["t"].lower(), sure)
+                yield _fact(
+                    passage, roster, "trade", number, (str(number),), match["t"].lower(), match["t"].lower(), sure
+                )
 
 
 def _kinships(passage: Passage, roster: Roster) -> Iterator[Fact]:
@@ -90,11 +131,18 @@ def _kinships(passage: Passage, roster: Roster) -> Iterator[Fact]:
     for rule in _KINSHIPS:
         for match in rule.finditer(text):
             (one, sure), (other, sure_other) = facts.person(match), facts.person(match, "q")
-            if not _LIKE.search(facts.clause(text, match.start("k"))) and not facts.is_unreal(passage, match.start(), match.end()):
+            if not _LIKE.search(facts.clause(text, match.start("k"))) and not facts.is_unreal(
+                passage, match.start(), match.end()
+            ):
                 yield from _related(passage, roster, one, other, match["k"], sure and sure_other)
     for rule in (_MUTUAL, _MARRIED):
         for match in rule.finditer(text):
-            word = {"husband and wife": "wife", "man and wife": "wife", "married": "wife", "brother and sister": "sister"}
+            word = {
+                "husband and wife": "wife",
+                "man and wife": "wife",
+                "married": "wife",
+                "brother and sister": "sister",
+            }
             stated = match.groupdict().get("k", "married").lower()
             (one, sure), (other, sure_other) = facts.person(match), facts.person(match, "q")
             yield from _related(passage, roster, one, other, word.get(stated, stated.rstrip("s")), sure and sure_other)
@@ -124,12 +172,26 @@ def _related(passage: Passage, roster: Roster, one: int, other: int, word: str, 
 
 
 def _fact(
-    passage: Passage, roster: Roster, attribute: str, number: int, key: tuple[str, ...], value: str, data: object, sure: bool,
+    passage: Passage,
+    roster: Roster,
+    attribute: str,
+    number: int,
+    key: tuple[str, ...],
+    value: str,
+    data: object,
+    sure: bool,
     other: int = 0,
 ) -> Fact:
     subject = roster.name(number) + (f" and {roster.name(other)}" if other else "")
     return Fact(
-        kind="rank_relation", attribute=attribute, subject=subject, key=key, value=value, data=data, passage=passage, is_sure=sure
+        kind="rank_relation",
+        attribute=attribute,
+        subject=subject,
+        key=key,
+        value=value,
+        data=data,
+        passage=passage,
+        is_sure=sure,
     )
 
 

@@ -31,13 +31,39 @@ _PLACE_NAME = re.compile(
     r"War|Sea|Valley|Pass|End|Cross|Mill|Farm|Castle|Quay|Wharf|Arms|Hotel|Palace|Temple|Bank|Town|City|County)\b"
 )
 _MAX_TEXTS = 400
-_FAMILIAR = frozenset("mr mrs ms miss old young aunt uncle father mother sister brother granny grandmother grandfather sir".split())
-_NOT_NAMES = frozenset({"St", "Saint", "The", "Mount", "Lake", "New", "Old", "Great", "Little", "Upper", "Lower", "North", "South", "East", "West", "High", "Low"})
+_FAMILIAR = frozenset(
+    "mr mrs ms miss old young aunt uncle father mother sister brother granny grandmother grandfather sir".split()
+)
+_NOT_NAMES = frozenset(
+    {
+        "St",
+        "Saint",
+        "The",
+        "Mount",
+        "Lake",
+        "New",
+        "Old",
+        "Great",
+        "Little",
+        "Upper",
+        "Lower",
+        "North",
+        "South",
+        "East",
+        "West",
+        "High",
+        "Low",
+    }
+)
 
 
-_ROLES = "|".join(sorted(vocabulary.TRADES | vocabulary.RANKS | {"mayor", "landlady", "landlord", "treasurer", "squire"}))
+_ROLES = "|".join(
+    sorted(vocabulary.TRADES | vocabulary.RANKS | {"mayor", "landlady", "landlord", "treasurer", "squire"})
+)
 _NAMED = r"(?:(?:Mr|Mrs|Miss|Dr|Father|Sir|Madame|Herr) )?(?:[A-Z][a-z]+ )?[A-Z][a-z]+"
-_APPOSED = re.compile(rf"\b[Tt]he (?P<r1>{_ROLES}),? (?P<n1>{_NAMED})\b(?!['’]s)|\b(?P<n2>{_NAMED}), the (?P<r2>{_ROLES})\b(?= of|[,.;])")
+_APPOSED = re.compile(
+    rf"\b[Tt]he (?P<r1>{_ROLES}),? (?P<n1>{_NAMED})\b(?!['’]s)|\b(?P<n2>{_NAMED}), the (?P<r2>{_ROLES})\b(?= of|[,.;])"
+)
 _NARRATOR = Entity(
     name="the narrator", aliases=("the narrator",), kind="character", pronoun=None, facts=(), document=None
 )
@@ -181,7 +207,12 @@ def _further(entities: Sequence[Entity], seen: Sequence[names.Sighting]) -> list
     found: dict[str, Entity] = {}
     for entity in sorted(names.entities(seen), key=lambda entity: -len(entity.name.split())):
         words = [word for word in entity.name.split() if word.strip(".").lower() not in TITLES]
-        if not words or words[0].lower() in matching.STOPWORDS or all(word in known for word in words) or (len(words[0]) == 1 and len(words) == 1):
+        if (
+            not words
+            or words[0].lower() in matching.STOPWORDS
+            or all(word in known for word in words)
+            or (len(words[0]) == 1 and len(words) == 1)
+        ):
             continue
         bare = " ".join(words)
         aliases = [bare, *(words if len(words) == 2 and entity.kind != "thing" and words[0] not in _NOT_NAMES else [])]
@@ -190,7 +221,8 @@ def _further(entities: Sequence[Entity], seen: Sequence[names.Sighting]) -> list
             fresh = [
                 alias
                 for alias in aliases
-                if alias not in taken and (alias == bare or (alias not in known and alias.lower() not in matching.STOPWORDS))
+                if alias not in taken
+                and (alias == bare or (alias not in known and alias.lower() not in matching.STOPWORDS))
             ]
             found[bare] = dataclasses.replace(entity, name=bare, aliases=tuple(fresh))
     return list(found.values())

@@ -32,12 +32,12 @@ _MARKS = (
     ("wound", r"bandage[ds]?|sling|splints?|plaster|sprained|stitches"),
     (
         "defect",
-        r"miss(?:ing|ed)|lost|lacks?|lacking|lacked|blind(?:ed)?|glass|patch|sewn|gone|put out|taken|took|without|"
+        (r"miss(?:ing|ed)|lost|lacks?|lacking|lacked|blind(?:ed)?|glass|patch|sewn|gone|put out|taken|took|without|"
         r"bad|lame|limp(?:s|ed|ing)?|stiff(?:ened)?|wooden|withered|crippled|maimed|twisted|crooked|dragg\w+|game|weak|"
         r"artificial|peg|hook|stump|severed|amputated|cut off|shattered|crushed|useless|paralysed|deaf|short of|dead|"
         r"milky|clouded|ruined|empty|lopped|torn|mangled|shot|favou?r(?:s|ed|ing)?|broken|prosthetic|tin|iron|only|"
         r"good|remaining|sound|seeing|one-eyed|stumps|hollow|pinned|webbed|withering|turned-in|clubbed|club|shorter|"
-        r"half|gap|ached?|aching|unseeing|sightless|whole|eyeless|numb|swollen",
+        r"half|gap|ached?|aching|unseeing|sightless|whole|eyeless|numb|swollen"),
     ),
 )  # fmt: skip
 _SMALL_PARTS = frozenset({"finger", "forefinger", "thumb", "toe", "heel", "boot", "knuckles", "palm"})
@@ -58,17 +58,31 @@ _VIEWED = re.compile(
     r"as you (?:face|look)|negative|engraving|backward|reversed|wrong way)\b",
     re.IGNORECASE,
 )
-_OF = re.compile(rf"\b(?P<part>{_PART})s? (?:of|on|in|off) (?:the |{vocabulary.PERSON}'s )(?P<side>left|right)\b(?! (?:{_PART}))", re.IGNORECASE)
-_GONE = re.compile(r"^(?:miss\w*|lost|lack\w*|gone|put out|taken|took|without|pinned|severed|amputated|cut off|stump|empty|gap|hook|artificial|left)$", re.IGNORECASE)
-_HANDED = re.compile(rf"(?P<p>{vocabulary.PERSON})(?:(?!@)[^.;:!?]){{0,40}}?(?:,| is| was| am| being| were|:) ?(?:[a-z]+ ){{0,2}}?(?P<side>left|right)-handed", re.IGNORECASE)
-_HAND_FIELD = re.compile(rf"(?P<p>{vocabulary.PERSON})'s (?:hand|handedness|dominant hand|writing hand|habits?|hands?)(?:[^:]{{0,12}}) : (?:[a-z]+ ){{0,3}}?(?P<side>left|right)\b", re.IGNORECASE)
+_OF = re.compile(
+    rf"\b(?P<part>{_PART})s? (?:of|on|in|off) (?:the |{vocabulary.PERSON}'s )(?P<side>left|right)\b(?! (?:{_PART}))",
+    re.IGNORECASE,
+)
+_GONE = re.compile(
+    r"^(?:miss\w*|lost|lack\w*|gone|put out|taken|took|without|pinned|severed|amputated|cut off|stump|empty|gap|hook|artificial|left)$",
+    re.IGNORECASE,
+)
+_HANDED = re.compile(
+    rf"(?P<p>{vocabulary.PERSON})(?:(?!@)[^.;:!?]){{0,40}}?(?:,| is| was| am| being| were|:) ?(?:[a-z]+ ){{0,2}}?(?P<side>left|right)-handed",
+    re.IGNORECASE,
+)
+_HAND_FIELD = re.compile(
+    rf"(?P<p>{vocabulary.PERSON})'s (?:hand|handedness|dominant hand|writing hand|habits?|hands?)(?:[^:]{{0,12}}) : (?:[a-z]+ ){{0,3}}?(?P<side>left|right)\b",
+    re.IGNORECASE,
+)
 _SKILLED = re.compile(
     rf"(?P<p>{vocabulary.PERSON})(?:(?!@[?~]?\d+\b(?!'s))[^.!?]){{0,40}}?\b(?:writ(?:es?|ing)|wrote|written|sign(?:s|ed|ing)|draws?|drew|sketch(?:es|ed)|"
     r"scrawl(?:s|ed)|scribbl(?:es|ed)|fenc(?:es|ed)|carv(?:es|ed)|sew(?:s|ed)|throws?|threw|paints?|painted)\b[^.!?]{0,80}?"
     rf"\b(?:with|in|using) (?P<q>{vocabulary.PERSON}'s |the )(?:[a-z]{{2,15}} )?(?P<side>left|right)(?: hand\b|(?= *[,.]))",
     re.IGNORECASE,
 )
-_OTHER_SENSE = re.compile(r"\bright (?:away|there|here|now|then|on|up|down|into|through|as|at|to)\b|\ball right\b", re.IGNORECASE)
+_OTHER_SENSE = re.compile(
+    r"\bright (?:away|there|here|now|then|on|up|down|into|through|as|at|to)\b|\ball right\b", re.IGNORECASE
+)
 
 
 def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
@@ -170,7 +184,9 @@ def _bearer(passage: Passage, match: re.Match[str], roster: Roster) -> tuple[int
     return passage.subject, passage.is_card
 
 
-def _fact(passage: Passage, roster: Roster, number: int, sure: bool, mark: str, part: str, side: str, how: str = "marked") -> Fact:
+def _fact(
+    passage: Passage, roster: Roster, number: int, sure: bool, mark: str, part: str, side: str, how: str = "marked"
+) -> Fact:
     return Fact(
         kind="side",
         attribute="hand" if mark == "hand" else "side",
@@ -187,7 +203,7 @@ def differ(one: Fact, other: Fact) -> bool:
     """
     Return whether one says left and the other right, or whether a hand is used that is gone.
     """
-    (first, how), (second, how_other) = one.data, other.data  # type: ignore[misc]
+    (first, how), (second, how_other) = one.data, other.data
     if "used" in {how, how_other}:
         return first == second and "gone" in {how, how_other}
     return bool(first != second)

@@ -20,7 +20,9 @@ _SUFFIXES = ("y", "ie", "ey", "kin", "ette", "chen", "s", "ian", "an", "ish", "e
 _SHORTEST = 3
 
 
-def slips(scenes: Sequence[documents.Document], known: Sequence[str]) -> Iterator[tuple[names.Slip, names.Sighting | None]]:
+def slips(
+    scenes: Sequence[documents.Document], known: Sequence[str]
+) -> Iterator[tuple[names.Slip, names.Sighting | None]]:
     """
     Yield names that are probably another one misspelt, each with the place where the other one stands.
     """
@@ -38,7 +40,7 @@ def slips(scenes: Sequence[documents.Document], known: Sequence[str]) -> Iterato
     common = {word for document in scenes for line in document.lines for word in re.findall(r"\b[a-z]{3,}\b", line)}
     right = [re.sub(r"['’]s\b", "", name) for name in known]
     for slip in names.slips(seen, right):
-        if slip.intended.lower() in common or slip.name.rstrip("s") in counts and slip.name.endswith("s"):
+        if slip.intended.lower() in common or (slip.name.rstrip("s") in counts and slip.name.endswith("s")):
             continue
         if _is_own_name(slip, counts, neighbours, known):
             continue
@@ -64,10 +66,14 @@ def _beside_surname(
         if len(parts) != 2 or tuple(parts) in pairs or parts[0] in words or parts[0] in reported:
             continue
         for given, surname in pairs:
-            if surname == parts[1] and _SHORTEST <= len(parts[0]) and names.distance(parts[0], given) == 1:
+            if surname == parts[1] and len(parts[0]) >= _SHORTEST and names.distance(parts[0], given) == 1:
                 reported.add(parts[0])
                 slip = names.Slip(
-                    name=parts[0], intended=given, sighting=sighting, count=counts[parts[0]], intended_count=counts[given]
+                    name=parts[0],
+                    intended=given,
+                    sighting=sighting,
+                    count=counts[parts[0]],
+                    intended_count=counts[given],
                 )
                 yield slip, first.get(given)
 

@@ -38,6 +38,8 @@ def sentence(conflicts: int, result: Comparison) -> str:
         ("scene", [path for path in result.unread if path not in cards]),
     ):
         if paths:
-            named = ", ".join(path.rsplit("/", 1)[-1] for path in paths[:_NAMED]) + (", …" if len(paths) > _NAMED else "")
+            named = ", ".join(path.rsplit("/", 1)[-1] for path in paths[:_NAMED]) + (
+                ", …" if len(paths) > _NAMED else ""
+            )
             told += f"; {findings.counted(len(paths), noun)} without readable facts: {named}"
     return bounds.clipped(told, bounds.SUMMARY_CHARACTERS)

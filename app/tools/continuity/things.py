@@ -21,7 +21,9 @@ _STANDS = re.compile(
     rf" (?:[a-z]{{2,12}} ){{0,2}}?(?:on|in|at|near|above|below|off|behind|under) (?:the |old )?"
     rf"(?P<place>{vocabulary.PERSON}|[A-Z][\w'’]{{1,30}}(?: [A-Z][\w'’]{{1,30}}){{0,2}})(?!'s)"
 )
-_FIELD = frozenset({"location", "located_in", "stands_on", "stands_in", "lives_in", "home", "residence", "place", "lives"})
+_FIELD = frozenset(
+    {"location", "located_in", "stands_on", "stands_in", "lives_in", "home", "residence", "place", "lives"}
+)
 _MADE_OF = re.compile(rf"\b(?:the|that|this|{vocabulary.PERSON}'s) ({_MATERIALS}) ([a-z]{{2,30}})\b", re.IGNORECASE)
 _MATERIAL_FIELD = frozenset({"material", "made_of"})
 
@@ -39,9 +41,9 @@ def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
     for match in _STANDS.finditer(passage.text):
         number, sure = facts.person(match, "t")
         # People stand and sit in many places; only where they live is a fact.
-        if sure and (match["verb"].endswith(("lives", "lived")) or not roster.is_person(number)):
-            if not facts.is_unreal(passage, match.start(), match.end()):
-                yield from _located(passage, roster, number, match["place"])
+        stays = match["verb"].endswith(("lives", "lived")) or not roster.is_person(number)
+        if sure and stays and not facts.is_unreal(passage, match.start(), match.end()):
+            yield from _located(passage, roster, number, match["place"])
     heads = _heads(roster)
     for match in _MADE_OF.finditer(passage.text):
         number = heads.get(match[2].lower(), 0)

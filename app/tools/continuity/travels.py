@@ -20,7 +20,10 @@ _METRES = {
 _MINUTES = {"minute": 1, "hour": 60, "day": 1440, "night": 1440, "week": 10080, "month": 43200}
 _N = rf"(?P<n>{dates.NUMBER}|an?(?: quarter of an| half)?|half an?|a hundred|two hundred|three hundred)"
 _UNIT = rf"(?P<u>{'|'.join([*_METRES, *_MINUTES])})s?\b"
-_AMOUNT = re.compile(rf"\b(?P<h>half an? |quarter of an? )?{_N}(?P<half> and a half)?[- ](?:(?:good|full|long|short|whole|sea|nautical|English) )?{_UNIT}(?P<p>'s?|s')?(?P<half2> and a half)?", re.IGNORECASE)
+_AMOUNT = re.compile(
+    rf"\b(?P<h>half an? |quarter of an? )?{_N}(?P<half> and a half)?[- ](?:(?:good|full|long|short|whole|sea|nautical|English) )?{_UNIT}(?P<p>'s?|s')?(?P<half2> and a half)?",
+    re.IGNORECASE,
+)
 _MODES = (
     ("rail", r"train|rail|railway|express"), ("ride", r"rid(?:e|es|ing)|rode|horse\w*|gallop|saddle|mule"),
     ("walk", r"walk\w*|foot|tramp|on foot|march\w*|hike"), ("boat", r"boat|row\w*|sail\w*|ferry|crossing|steamer|water|sea|barge|ship|packet|launch|paddle"),
@@ -38,8 +41,13 @@ _NOT_WAY = re.compile(
     r"\b(?:ago|later|before|after|since|old|within|next|last|every|wait\w*|slept|sleep|per|an hour\b(?!')|wide|deep|high|tall|long by|thick|for (?:the )?(?:last|past))\b",
     re.IGNORECASE,
 )
-_PROGRESS = re.compile(r"\b(?:so far|covered|still to go|left to|to go|remaining|more|further|another|halfway|every)\b", re.IGNORECASE)
-_LIES = re.compile(r"as the crow flies|by the (?:old|long|short|coast|upper|lower)|round (?:behind|by)|short ?cut|detour|instead|in (?:this|such) (?:snow|weather|mud|fog)|against the (?:wind|current|tide)", re.IGNORECASE)
+_PROGRESS = re.compile(
+    r"\b(?:so far|covered|still to go|left to|to go|remaining|more|further|another|halfway|every)\b", re.IGNORECASE
+)
+_LIES = re.compile(
+    r"as the crow flies|by the (?:old|long|short|coast|upper|lower)|round (?:behind|by)|short ?cut|detour|instead|in (?:this|such) (?:snow|weather|mud|fog)|against the (?:wind|current|tide)",
+    re.IGNORECASE,
+)
 _TOLERANCE = 1.2
 
 
@@ -53,9 +61,13 @@ def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
     for match in _AMOUNT.finditer(text):
         near = text[max(match.start() - 70, 0) : match.end() + 70]
         after = text[match.end() : match.end() + 12]
-        if not _TRAVEL.search(near) or re.match(r" (?:ago|later|old|before|after|since|wide|deep|high|tall|long\b|thick)", after):
+        if not _TRAVEL.search(near) or re.match(
+            r" (?:ago|later|old|before|after|since|wide|deep|high|tall|long\b|thick)", after
+        ):
             continue
-        if _PROGRESS.search(text[max(match.start() - 25, 0) : match.end() + 20]) or facts.is_unreal(passage, match.start(), match.end()):
+        if _PROGRESS.search(text[max(match.start() - 25, 0) : match.end() + 20]) or facts.is_unreal(
+            passage, match.start(), match.end()
+        ):
             continue
         places = _places(passage, roster, match)
         if places:
@@ -80,7 +92,14 @@ def _places(passage: Passage, roster: Roster, match: re.Match[str]) -> frozenset
         elif here and not roster.is_person(here) and here not in places and where:
             places.append(here)
     if len(places) > 2:
-        near = sorted(places, key=lambda n: min(abs(m.start() - match.start()) for m in re.finditer(rf"@[?~]?{n}\b", text)) if re.search(rf"@[?~]?{n}\b", text) else 0)
+        near = sorted(
+            places,
+            key=lambda n: (
+                min(abs(m.start() - match.start()) for m in re.finditer(rf"@[?~]?{n}\b", text))
+                if re.search(rf"@[?~]?{n}\b", text)
+                else 0
+            ),
+        )
         places = near[:2]
     return frozenset(places) if len(places) == 2 else frozenset()
 
@@ -91,7 +110,11 @@ def _fact(passage: Passage, roster: Roster, match: re.Match[str], near: str, pla
     if amount is None:
         return
     is_time = unit in _MINUTES
-    mode = next((name for name, words in _MODES if re.search(rf"\b(?:{words})\b", near, re.IGNORECASE)), "") if is_time else ""
+    mode = (
+        next((name for name, words in _MODES if re.search(rf"\b(?:{words})\b", near, re.IGNORECASE)), "")
+        if is_time
+        else ""
+    )
     names = sorted(roster.name(place) for place in places)
     yield Fact(
         kind="distance_travel",
@@ -127,7 +150,7 @@ def differ(one: Fact, other: Fact) -> bool:
     """
     Return whether two lengths of a way are further apart than rounding explains.
     """
-    (first, mode), (second, mode_other) = one.data, other.data  # type: ignore[misc]
+    (first, mode), (second, mode_other) = one.data, other.data
     if mode and mode_other and mode != mode_other:
         return False
-    return max(first, second) > _TOLERANCE * min(first, second)
+    return bool(max(first, second) > _TOLERANCE * min(first, second))

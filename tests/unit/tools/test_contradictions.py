@@ -1,0 +1,104 @@
+"""
+What the consistency checker reads off prose and cards, kind by kind, and what it leaves alone.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.tools import documents, scenes
+from app.tools.consistency_checker import ConsistencyChecker
+from app.tools.continuity import comparison
+from scripts import score_corpus
+from tests.unit.tools import contradictions, stories
+
+TOOL = ConsistencyChecker()
+WORDS = [
+    "Kael", "Mira", "Kael's", "his", "her", "green", "eyes", "were", "was", "dead", ",", ".", '"', "said", "the key",
+    "12 October", "the Long Storm", "of", "seventeen", "left", "hand", "scar", "\n\n", "\n", "east bank", "sister", "gave",
+    "nine miles from", "Tuesday", "captain", "I", "you", "?",
+]  # fmt: skip
+
+
+def check(root, card: str, *told: str) -> dict:
+    """
+    Compare scenes, and a card if there is one.
+    """
+    files = {f"Story/{number:02}.md": text for number, text in enumerate(told, start=1)}
+    workspace = stories.write(root, {**files, **({"canon/card.md": card} if card else {})})
+    further = {"canon_paths": ["canon"]} if card else {}
+    return stories.payload(TOOL, workspace, scene_paths=["Story"], **further)
+
+
+@pytest.mark.parametrize(("kind", "name", "card", "told"), contradictions.FOUND)
+def test_a_contradiction_is_found_and_nothing_else(tmp_path, kind, name, card, told):
+    """
+    Each manner of saying it gives findings of that kind alone, which cite two places that exist.
+    """
+    conflicts = check(tmp_path, card, *told)["conflicts"]
+
+    assert {score_corpus.kind_of(conflict) for conflict in conflicts} == {kind}
+    for place in [place for conflict in conflicts for place in conflict["statements"]]:
+        assert 1 <= place["line"] <= (tmp_path / place["path"]).read_text().count("\n") + 1
+
+
+@pytest.mark.parametrize(("kind", "name", "card", "told"), contradictions.INNOCENT)
+def test_what_only_seems_to_contradict_is_left_alone(tmp_path, kind, name, card, told):
+    """
+    Memories, guesses, other people, changes that are told and other ways give no finding.
+    """
+    assert check(tmp_path, card, *told)["conflicts"] == []
+
+
+def test_the_summary_counts_what_was_compared_and_names_what_could_not_be_read(tmp_path):
+    """
+    Without a conflict a reader still sees whether anything was compared.
+    """
+    card = "# Edda Marsh\n\n- Eyes: blue\n"
+    files = {
+        "a.md": "Edda Marsh had blue eyes.",
+        "b.md": "It rained.",
+        "canon/edda.md": card,
+        "canon/x.md": "# Weather",
+    }
+    output = stories.run(TOOL, stories.write(tmp_path, files), scene_paths=["a.md", "b.md"], canon_paths=["canon"])
+
+    assert output.summary == (
+        "0 conflicts in 1 comparison of 2 facts; 1 card without readable facts: x.md; "
+        "1 scene without readable facts: b.md"
+    )
+    counted = {name: output.payload[name] for name in ("fact_count", "comparison_count", "unread_count", "unread")}
+    assert counted == {"fact_count": 2, "comparison_count": 1, "unread_count": 2, "unread": ["canon/x.md", "b.md"]}
+
+
+def test_comparisons_grow_with_the_text_and_not_with_its_square():
+    """
+    Four times the text takes less than ten times the processor time.
+    """
+    text = "Kael Arden was thirty. Kael's grey eyes closed. He gave Mira Voss the brass key. Varn is nine miles from Corran.\n\n"
+    spent = []
+    for size in (100, 400):
+        scene = scenes.of_document(documents.parse(text * size, path="a.md"))
+        started = time.process_time()
+        comparison.compare([scene], [])
+        spent.append(time.process_time() - started)
+
+    assert spent[1] < 10 * spent[0] + 0.5
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(WORDS), max_size=50))
+def test_any_text_is_read_twice_the_same(words):
+    """
+    No order of words breaks a rule, and equal texts give equal facts.
+    """
+    scene = scenes.of_document(documents.parse(" ".join(words), path="a.md"))
+    card = documents.parse("# Kael Arden\n\nEyes: grey\n", path="CHAR-kael.md")
+    first, second = comparison.compare([scene], [card]), comparison.compare([scene], [card])
+
+    assert [(fact.key, fact.value) for fact in first.facts] == [(fact.key, fact.value) for fact in second.facts]
+    assert first.comparisons == second.comparisons
