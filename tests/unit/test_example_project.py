@@ -74,7 +74,7 @@ def test_the_canon_does_not_contradict_itself():
 @pytest.mark.parametrize("with_canon", [False, True])
 def test_the_scenes_contradict_each_other_as_planted(with_canon):
     """
-    Planted mistakes 1 to 6 and 9 show without any canon too; the canon adds whose the key is and where the tower stands.
+    Planted mistakes 1 to 6 and 9 show without any canon too; the canon adds the key's owner and the tower's place.
     """
     further = {"canon_paths": ["Compendium"]} if with_canon else {}
     payload = run("consistency_checker", scene_paths=["Story/Scenes"], **further)

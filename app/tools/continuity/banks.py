@@ -155,7 +155,7 @@ def _thing(phrase: str, roster: Roster) -> str:
     named = re.match(rf"({vocabulary.PERSON})(?!'s)\s*$", phrase.strip())
     if named:
         number = int(named[1].strip("@?~"))
-        return "" if roster.is_person(number) and roster.gender(number) else _head(roster.name(number))
+        return "" if roster.is_person(number) and not roster.may_be_place(number) else _head(roster.name(number))
     owner = re.match(rf"({vocabulary.PERSON})'s ", phrase)
     rest = re.sub(rf"{vocabulary.PERSON}(?:'s)? ?", "", phrase)
     head = _head(rest)

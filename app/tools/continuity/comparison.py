@@ -105,7 +105,8 @@ def compare(told: Sequence[Scene], canon: Sequence[documents.Document]) -> Compa
     read = [*_of_cards(found, roster), *_of_scenes(told, roster)]
     for passage in read:
         if len(result.facts) < _FACTS:
-            result.facts += [fact for rule in _READERS for fact in rule(passage, roster)]
+            read_off = (fact for rule in _READERS for fact in rule(passage, roster))
+            result.facts += {(fact.attribute, fact.key, fact.value): fact for fact in read_off}.values()
     result.facts = _firm(result.facts)
     _contradict(result, read)
     stated = {fact.passage.path for fact in result.facts}
@@ -304,7 +305,7 @@ def _value_words(fact: Fact) -> set[str]:
     if fact.kind == "age":
         years = fact.data[1] if isinstance(fact.data, tuple) else 0
         return {str(years), dates.in_words(years)} if isinstance(years, int) else set()
-    if fact.kind == "death" or fact.attribute in {"rank", "trade"}:
+    if fact.kind == "death" or fact.attribute in {"rank", "trade", "side"}:
         return set()
     if fact.kind == "place_side":
         return {fact.value, "other bank", "other side"}

@@ -33,6 +33,9 @@ _CONTRACTIONS = (
     (re.compile(r"'ve\b"), " have"), (re.compile(r"'ll\b"), " will"), (re.compile(r"(?<=\w)'d\b"), " had"),
     (re.compile(r"\b(he|she|it|that|there|who|what|here)'s\b", re.IGNORECASE), r"\1 is"),
 )  # fmt: skip
+# What is longer is no prose, and would cost the rules more than linear time.
+_LONG_WORD = re.compile(r"\w{80,}")
+_LONGEST_PASSAGE = 2_000
 _NEAR_SENTENCES = 7
 SOME_WOMAN, SOME_MAN = -1, -2
 _UNNAMED = re.compile(
@@ -293,34 +296,50 @@ def _replaced(
             continue
         if match.start() in unnamed:
             chain.add(unnamed[match.start()])
-        bare, _, tail = match[0].replace("’", "'").partition("'")
+        bare = match[0].replace("’", "'").partition("'")[0]
         gender = _PRONOUNS.get(bare.lower())
         if gender is None or (bare == "i" and gender == "i"):
             continue
         opens = not re.search(r"[^\W_]", text[start : match.start()])
         person, doubtful = (
-            (first_person, False)
-            if gender == "i"
-            else chain.meant(roster, gender, exclude, opens=opens and others is None)
+            (first_person, False) if gender == "i" else _meant(chain, others, roster, gender, exclude, opens=opens)
         )
-        doubtful = doubtful or (others is not None and gender != "i" and person not in chain.sentences[-1])
-        if not person and others is not None and gender != "i":
-            person, doubtful = others.meant(roster, gender, exclude)[0], True
         if person > 0:
-            following = _WORD.match(text, match.end() + 1)
-            possessive = _is_possessive(bare.lower(), following, text[match.end() : match.end() + 1])
-            end_of_word = match.start() + len(bare) if tail else match.end()
             mark = f"@?{person}" if doubtful else f"@{person}" if gender == "i" else f"@~{person}"
-            pieces += [text[position : match.start()], mark + ("'s" if possessive else "")]
-            position = end_of_word
+            piece, after = _pronoun(text, match, mark)
+            pieces += [text[position : match.start()], piece]
+            position = after
             chain.add(person)
-            if tail == "s":
-                pieces.append(" is")
-                position = match.end()
         elif person < 0:
             chain.add(person)
     pieces.append(text[position:end])
     return plain("".join(pieces))
+
+
+def _pronoun(text: str, match: re.Match[str], mark: str) -> tuple[str, int]:
+    """
+    Return what stands for a pronoun, and where the text continues; `he's` becomes `@n is`.
+    """
+    bare, _, tail = match[0].replace("’", "'").partition("'")
+    following = _WORD.match(text, match.end() + 1)
+    if tail == "s":
+        return f"{mark} is", match.end()
+    possessive = _is_possessive(bare.lower(), following, text[match.end() : match.end() + 1])
+    return mark + ("'s" if possessive else ""), match.start() + len(bare) if tail else match.end()
+
+
+def _meant(
+    chain: _Chain, others: _Chain | None, roster: Roster, gender: str, exclude: int, *, opens: bool
+) -> tuple[int, bool]:
+    """
+    Return whom a pronoun means, and whether that is doubtful; in speech it is, unless the speech has named the person.
+    """
+    person, doubtful = chain.meant(roster, gender, exclude, opens=opens and others is None)
+    if others is None:
+        return person, doubtful
+    if not person:
+        return others.meant(roster, gender, exclude)[0], True
+    return person, doubtful or person not in chain.sentences[-1]
 
 
 def _is_possessive(word: str, following: re.Match[str] | None, after: str) -> bool:
@@ -333,7 +352,13 @@ def plain(text: str) -> str:
     """
     Return a text with straight apostrophes, without marks of emphasis, and with its contractions written out.
     """
-    bare = text.replace("’", "'").replace("*", "").replace("_", " ").replace("‘", "'")
+    bare = (
+        _LONG_WORD.sub("…", text[:_LONGEST_PASSAGE])
+        .replace("’", "'")
+        .replace("*", "")
+        .replace("_", " ")
+        .replace("‘", "'")
+    )
     for pattern, full in _CONTRACTIONS:
         bare = pattern.sub(full, bare)
     return " ".join(bare.split())

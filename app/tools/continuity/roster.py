@@ -18,7 +18,9 @@ from app.tools.continuity.cards import TITLES, Card
 _PRONOUN = re.compile(r"\b(he|him|his|she|her)\b", re.IGNORECASE)
 _TITLE = re.compile(r"\b([A-Z][a-z]{1,12})\.? $")
 _KIN_BEFORE = re.compile(r"\b(?:his|her|my|their|our|the|a|old|young) ([a-z-]{3,15}),? $")
-_LOCATED = re.compile(r"\b(?:in|at|to|from|near|of|through|toward|towards|above|below|into) $")
+_LOCATED = re.compile(
+    r"\b(?:in|at|near|through|toward|towards|above|below|into|between|outside|beyond|reached|via|across) $"
+)
 _ACTS = re.compile(
     rf"(?:,? \w{{2,12}}ly)? (?:{vocabulary.SPEECH_VERBS}|looked|turned|stood up|sat down|went|nodded|smiled|shook|took|gave|knew|felt|"
     r"thought|held|put|ran|rose|walked|laughed|wore|reached|shrugged|listened|watched|waited|saw|heard|wrote|read|pulled|picked)\b"
@@ -124,6 +126,15 @@ class Roster:
         """
         return 0 < number <= len(self._persons) and self._persons[number - 1]
 
+    def may_be_place(self, number: int) -> bool:
+        """
+        Return whether a name can be that of a place: a card says so, or nobody of the name is seen to act.
+        """
+        entity = self.entities[number - 1]
+        return not self.is_person(number) or (
+            entity.kind == "unknown" and self._genders[number - 1] is None and number not in self._acting
+        )
+
     def _observe(self, scenes: Sequence[documents.Document]) -> None:
         """
         Learn pronouns from sentences that name one person, and who is a place from how names are used.
@@ -147,6 +158,7 @@ class Roster:
                 people = {self.number(m.entity) for m in mentions}
                 if len(people) == 1:
                     _note_pronouns(pronouns[next(iter(people))], paragraph, mentions[0].end)
+        self._acting = {number for number, use in uses.items() if use["acts"]}
         for number, count in pronouns.items():
             if self._genders[number - 1] is None:
                 self._genders[number - 1] = _majority(count)

@@ -40,6 +40,10 @@ _MARKS = (
         r"half|gap|ached?|aching|unseeing|sightless|whole|eyeless|numb|swollen"),
     ),
 )  # fmt: skip
+_ELSEWHERE = re.compile(
+    r"\b(?:took|taken|lost|without|hook|patch|glass|iron|tin|short of|game|club|peg|dead|half|shot|only|good|torn|ring|burn\w*|broken)\b",
+    re.IGNORECASE,
+)
 _SMALL_PARTS = frozenset({"finger", "forefinger", "thumb", "toe", "heel", "boot", "knuckles", "palm"})
 _SOUND = re.compile(r"^(?:only|good|remaining|sound|seeing|whole|one)$", re.IGNORECASE)
 _SIDED = re.compile(
@@ -155,7 +159,8 @@ def _mark(text: str, match: re.Match[str]) -> tuple[str, str] | None:
     if own.startswith("@") and re.search(r"\b(?:left|leaving) $", text[: match.start()]):
         return "defect", "lost"
     inside = text[match.start() : match.end()]
-    after = re.split(r"[.;:!?]", text[match.end() : match.end() + 60], maxsplit=1)[0]
+    after = re.split(r"[.;:!?]", text[match.end() : match.end() + 75], maxsplit=1)[0]
+    after = _ELSEWHERE.sub("", after)
     for stretch in (inside, before, after):
         for kind, words in _MARKS:
             found = re.search(rf"\b(?:{words})\b", stretch, re.IGNORECASE)

@@ -80,16 +80,16 @@ def _places(passage: Passage, roster: Roster, match: re.Match[str]) -> frozenset
     """
     text = passage.text
     named = [int(m[0].strip("@?~")) for m in re.finditer(vocabulary.PERSON + r"(?!'s)", text)]
-    places = list(dict.fromkeys(n for n in named if not roster.is_person(n)))
-    if passage.is_card and passage.subject and not roster.is_person(passage.subject):
+    places = list(dict.fromkeys(n for n in named if roster.may_be_place(n) and n != roster.narrator))
+    if passage.is_card and passage.subject and roster.may_be_place(passage.subject):
         places = [passage.subject, *(place for place in places if place != passage.subject)]
     if len(places) == 1:
         here = roster.numbered(passage.place)
         where = re.search(r"\b(?:from here|from there|there|away|off|distant|out|takes)\b", text)
         before = passage.subject
-        if before and not roster.is_person(before) and before not in places and where:
+        if before and roster.may_be_place(before) and before != roster.narrator and before not in places and where:
             places.append(before)
-        elif here and not roster.is_person(here) and here not in places and where:
+        elif here and roster.may_be_place(here) and here not in places and where:
             places.append(here)
     if len(places) > 2:
         near = sorted(

@@ -68,8 +68,8 @@ FOUND: list[tuple[str, str, str, list[str]]] = [
     # possession
     ("possession", "given", "", ["Edda Marsh gave Toby Lark the silver whistle and told him to keep it.", "Edda took the silver whistle out of her pocket and blew it twice."]),
     ("possession", "thrown", "", ["Toby Lark threw the pistol into the canal, as far out as he could.", "Toby drew the pistol from his belt and laid it on the table."]),
-    ("possession", "sold", "", ["Silas sold the mare to Toby Lark for eleven pounds.", "Silas saddled the mare. Silas still had the mare, and he would not part with her."]),
-    ("possession", "card owner", "# The Lantern Watch\n\n- Kind: item\n- Owner: Edda Marsh\n", ["Toby's Lantern Watch had stopped at noon."]),
+    ("possession", "sold", "", ["Silas Penn sold the mare to Toby Lark for eleven pounds.", "Silas Penn saddled the mare. Silas still had the mare, and he would not part with her."]),
+    ("possession", "card owner", "# The Lantern Watch\n\n- Kind: item\n- Owner: Edda Marsh\n", ["Toby Lark looked up. Toby's Lantern Watch had stopped at noon."]),
     # rank and relation
     ("rank_relation", "rank", "# Ivo Brand\n\n- Pronouns: he\n- Rank: sergeant\n", ["\"Sit down,\" said Lieutenant Brand, and they sat."]),
     ("rank_relation", "title", "", ["Captain Ivo Brand had the watch.", "\"Not tonight,\" said Major Brand."]),

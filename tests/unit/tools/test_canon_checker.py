@@ -7,9 +7,8 @@ from __future__ import annotations
 import pytest
 
 from app import errors
-from app.tools import canon, disagreements, documents
+from app.tools import canon, documents
 from app.tools.canon_checker import CanonChecker
-from app.tools.cast import Cast
 from tests.unit.tools import stories
 
 TOOL = CanonChecker()
@@ -266,41 +265,3 @@ def test_the_kind_of_a_card_is_stated_or_shown_by_its_name(path, front_matter, k
     Front matter wins over the prefix, the prefix over the folder.
     """
     assert canon.kind_of(documents.parse(f"---\n{front_matter}\n---\n", path=path)) == kind
-
-
-@pytest.mark.parametrize(
-    ("attribute", "one", "other", "expected"),
-    [
-        ("eye_colour", "grey", "green", True),
-        ("eye_colour", "blue-grey", "grey", False),
-        ("eye_colour", "a stormy gray", "grey", False),
-        ("eye_colour", "unusual", "green", False),
-        ("hand", "left-handed", "right", True),
-        ("hand", "left and right", "right", False),
-        ("age", "34", "34 years", False),
-        ("age", "thirty-four", "35", True),
-        ("age", "unknown", "35", False),
-        ("age", "", "35", False),
-        ("status", "dead since spring", "alive", True),
-        ("location", "Gull Rock", "Heron Point", True),
-        ("location", "Gull Rock, north of Varn", "Gull Rock", False),
-        ("location", "the north shore", "Heron Point", False),
-        ("material", "brass", "iron", True),
-        ("material", "brass and iron", "iron", False),
-        ("material", "gold", "golden", False),
-        ("owner", "Mira Voss", "Kael Arden", True),
-        ("owner", "Mira", "Mira Voss", False),
-        ("owner", "the town", "Kael", False),
-        ("born", "3 March 1860", "4 March", True),
-        ("born", "spring", "4 March", False),
-        ("favourite_dish", "soup", "fish", False),
-    ],
-)
-def test_values_exclude_each_other_only_where_both_can_be_read(attribute, one, other, expected):
-    """
-    What is compatible, or not understood, is no contradiction; the order does not matter.
-    """
-    cast = Cast(canon.of_document(documents.parse(card, path="x.md")) for card in (stories.KAEL, stories.MIRA))
-
-    assert disagreements.contradict(attribute, one, other, cast) is expected
-    assert disagreements.contradict(attribute, other, one, cast) is expected

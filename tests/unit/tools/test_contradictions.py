@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from app.tools import documents, scenes
 from app.tools.consistency_checker import ConsistencyChecker
 from app.tools.continuity import comparison
-from scripts import score_corpus
+from tests.corpus import scoring
 from tests.unit.tools import contradictions, stories
 
 TOOL = ConsistencyChecker()
 WORDS = [
     "Kael", "Mira", "Kael's", "his", "her", "green", "eyes", "were", "was", "dead", ",", ".", '"', "said", "the key",
-    "12 October", "the Long Storm", "of", "seventeen", "left", "hand", "scar", "\n\n", "\n", "east bank", "sister", "gave",
+    "12 October", "the Long Storm", "of", "seventeen", "left", "hand", "scar", "\n\n", "\n", "east bank", "sister",
+    "gave",
     "nine miles from", "Tuesday", "captain", "I", "you", "?",
 ]  # fmt: skip
 
@@ -41,7 +42,7 @@ def test_a_contradiction_is_found_and_nothing_else(tmp_path, kind, name, card, t
     """
     conflicts = check(tmp_path, card, *told)["conflicts"]
 
-    assert {score_corpus.kind_of(conflict) for conflict in conflicts} == {kind}
+    assert {scoring.kind_of(conflict) for conflict in conflicts} == {kind}
     for place in [place for conflict in conflicts for place in conflict["statements"]]:
         assert 1 <= place["line"] <= (tmp_path / place["path"]).read_text().count("\n") + 1
 
@@ -79,7 +80,10 @@ def test_comparisons_grow_with_the_text_and_not_with_its_square():
     """
     Four times the text takes less than ten times the processor time.
     """
-    text = "Kael Arden was thirty. Kael's grey eyes closed. He gave Mira Voss the brass key. Varn is nine miles from Corran.\n\n"
+    text = (
+        "Kael Arden was thirty. Kael's grey eyes closed. He gave Mira Voss the brass key.\n\n"
+        "Varn is nine miles from Corran.\n\n"
+    )
     spent = []
     for size in (100, 400):
         scene = scenes.of_document(documents.parse(text * size, path="a.md"))

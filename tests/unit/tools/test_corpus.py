@@ -1,0 +1,56 @@
+"""
+The corpus of planted contradictions: what the tools find in it.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.corpus import scoring
+
+FLOOR = json.loads((scoring.CORPUS / "first.found.json").read_text())
+BOOKS = list(scoring.books("first", scoring.CORPUS))
+
+
+@pytest.mark.parametrize(("folder", "truth"), BOOKS, ids=[folder.name for folder, _ in BOOKS])
+def test_a_book_of_the_first_half_gives_what_is_recorded(folder, truth):
+    """
+    The same contradictions are found, and the same false alarms raised, as `score_corpus.py first --record` has kept.
+    """
+    assert scoring.outcome(scoring.score(folder, truth)) == FLOOR[folder.name]
+
+
+def test_every_quote_of_the_truth_stands_in_its_file():
+    """
+    A place that cannot be found would make the score wrong.
+    """
+    absent = [
+        (folder.name, item["id"], place["quote"])
+        for folder, truth in BOOKS
+        for item in [*truth["planted"], *truth["look_alikes"]]
+        for place in item["places"]
+        if place["quote"] not in (folder / place["path"].removeprefix(f"{folder.name}/")).read_text()
+    ]
+
+    assert absent == []
+
+
+def test_a_finding_counts_only_with_its_kind_and_both_places(tmp_path):
+    """
+    A finding of another kind at the same places is a false alarm.
+    """
+    book = tmp_path / "book"
+    (book / "scenes").mkdir(parents=True)
+    (book / "scenes" / "1.md").write_text(
+        "He met Edda Marsh.\n\nEdda Marsh had blue eyes.\n\nEdda's brown eyes closed.\n"
+    )
+    places = [{"path": "book/scenes/1.md", "quote": quote} for quote in ("had blue eyes", "brown eyes")]
+    planted = {"id": "p1", "kind": "appearance", "places": places}
+    truth = {"scenes": ["scenes/*.md"], "canon": ["scenes"], "planted": [planted], "look_alikes": []}
+    right = scoring.score(book, truth)
+    wrong = scoring.score(book, truth | {"planted": [planted | {"kind": "age"}]})
+
+    assert (right.found, right.false) == ({"p1"}, [])
+    assert (wrong.found, len(wrong.false)) == (set(), 1)
