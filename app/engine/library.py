@@ -149,6 +149,8 @@ class Recipe:
     """JSON Schema of what its runs can be told beside them; strict."""
     task_patterns: tuple[str, ...] = ()
     """Phrases and `/expressions/` that route a task to it."""
+    done_when: tuple[str, ...] = ()
+    """What its definition of done asks for, each in a few words."""
     total_steps: int | None = None
     """Number of its steps; None where its flow can loop."""
     leads_to: tuple[str, ...] = ()

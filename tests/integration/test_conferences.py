@@ -220,7 +220,6 @@ async def test_who_is_asked(service: served.Served) -> None:
     [
         ({"agents": ["critics"]}, "$.agents[0]", "unknown_agent"),
         ({"agents": ["critic", "critic-1"]}, "$.agents[1]", "repeated_agent"),
-        ({"agents": ["chief"]}, "$.agents[0]", "agent_is_chief"),
         ({"agents": ["planner"]}, "$.agents[0]", "agent_not_conferring"),
         ({"agents": []}, "$.agents", "no_participants"),
         ({"agents": ["x"] * 21}, "$.agents", "invalid"),

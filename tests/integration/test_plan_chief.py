@@ -16,6 +16,7 @@ from tests.integration.planning import Planned, refused, states, task, the
 from tests.integration.project import Project
 
 INTENT = "A clean house before the guests come"
+DONE = {"deps": [], "dod": "It is done."}
 
 
 @pytest.fixture
@@ -43,7 +44,9 @@ def says(project: Project, *tasks: dict[str, Any], key: str = "chief") -> None:
     """
     Let the chief answer with tasks.
     """
-    project.say(key, text=json.dumps({"tasks": [{"id": number, **each} for number, each in enumerate(tasks, 1)]}))
+    project.say(
+        key, text=json.dumps({"tasks": [DONE | {"id": number, **each} for number, each in enumerate(tasks, 1)]})
+    )
 
 
 async def asked(service: Planned, **more: Any) -> planning.Plan:
@@ -128,7 +131,7 @@ async def test_then_a_clear_failure(service: Planned) -> None:
     service.project.say("chief*", text="No.")
     failed = await drafted(service)
     run = await service.show(failed["chief_run_id"])
-    service.project.say("chief*", text=json.dumps({"tasks": [{"id": 1, "description": "sweep the hall"}]}))
+    service.project.say("chief*", text=json.dumps({"tasks": [DONE | {"id": 1, "description": "sweep the hall"}]}))
     again = await service.do(failed, "start")
     plan = await service.plan_until(failed, lambda shown: bool(shown["tasks"]))
 

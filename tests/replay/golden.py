@@ -193,6 +193,17 @@ def _split(said: Any, corrected: Any = None, tier: Any = "t3", **facts: Any) -> 
 
 NOT_FOUND = splitting.Tool(verdicts.failed("tool_timeout", "It took too long."))
 
+DECOMPOSITIONS: Mapping[str, Callable[[Path], Recordable]] = {
+    "planned": _split({"text": splitting.REPLY, **COST}),
+    "rich": _split(splitting.REPLY, tier="t5"),
+    "small": _split(splitting.SMALL_REPLY, tier="t1"),
+    "nothing_found": _split(splitting.REPLY, tool=NOT_FOUND),
+    "corrected": _split({"text": "Gladly!", **COST}, splitting.REPLY),
+    "invalid": _split("Gladly!", splitting.reply(splitting.task(1, 1))),
+    "broken_chief": _split({"error": {"code": "agent_error", "message": "no credit"}}),
+    "long_reply": _split(LONG, splitting.REPLY),
+}
+
 MADE: Mapping[str, Callable[[Path], Recordable]] = {
     **{f"control_room/{recipe_id}": _bundled(recipe_id) for recipe_id in example.TABLE},
     "control_room/micro_steps": _bundled("analytical_consistency", "t1"),
@@ -215,15 +226,8 @@ MADE: Mapping[str, Callable[[Path], Recordable]] = {
     "agent_recipes/long_reply_2": _long_reply,
     "agent_recipes/in_turn": _in_turn,
     "agent_recipes/tasks": _tasks,
-    **{f"conference/{name}": round_table.recorded(*given) for name, given in round_table.RUNS.items()},
-    "decomposition/planned": _split({"text": splitting.REPLY, **COST}),
-    "decomposition/rich": _split(splitting.REPLY, tier="t5"),
-    "decomposition/small": _split(splitting.SMALL_REPLY, tier="t1"),
-    "decomposition/nothing_found": _split(splitting.REPLY, tool=NOT_FOUND),
-    "decomposition/corrected": _split({"text": "Gladly!", **COST}, splitting.REPLY),
-    "decomposition/invalid": _split("Gladly!", splitting.reply(splitting.task(1, 1))),
-    "decomposition/broken_chief": _split({"error": {"code": "agent_error", "message": "no credit"}}),
-    "decomposition/long_reply_2": _split(LONG, splitting.REPLY),
+    **{f"conference/{name}_2": round_table.recorded(*given) for name, given in round_table.RUNS.items()},
+    **{f"decomposition/{name}_2": made for name, made in DECOMPOSITIONS.items()},
     "prompt/answered": _prompted({"text": "Hello.", **COST}),
     "prompt/chosen": _prompted("Again.", session_created=True, model="haiku", system_prompt="Be kind."),
     "prompt/long_reply_2": _prompted(LONG),
@@ -236,8 +240,17 @@ MADE: Mapping[str, Callable[[Path], Recordable]] = {
 """Every run that is recorded, and how it was made."""
 
 
-KEPT = frozenset({"agent_recipes/long_reply", "decomposition/long_reply", "prompt/long_reply"})
-"""Runs that cannot be recorded any more: their replies repeat themselves without end, which fails today."""
+KEPT = frozenset(
+    {
+        "agent_recipes/long_reply",
+        "prompt/long_reply",
+        *(f"conference/{name}" for name in round_table.RUNS),
+        *(f"decomposition/{name}" for name in DECOMPOSITIONS),
+    }
+)
+"""
+Runs of earlier versions, not recorded any more: their drivers have changed, or their replies would count as degenerate.
+"""
 
 
 async def record(name: str, project: Path) -> dict[str, Any]:

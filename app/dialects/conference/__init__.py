@@ -29,7 +29,7 @@ class Conference:
     """
 
     name: str = NAME
-    driver_version: int = 1
+    driver_version: int = 2
 
     def recipe(self, document: Mapping[str, plain.Json]) -> library.Recipe:
         """
@@ -98,7 +98,7 @@ def _people_flaws(recipe: library.Recipe, shelf: library.Library) -> Iterator[er
         message = f"there is no agent of the archetype {CHIEF} that takes part in conferences"
         yield json_schemas.flaw((), "no_chief", message)
     if not named:
-        yield json_schemas.flaw(("agents",), "no_participants", "there is nobody to ask beside the chief")
+        yield json_schemas.flaw(("agents",), "no_participants", "there is nobody to ask")
     if len(named) > schema.MOST_AGENTS:
         message = f"{len(named)} agents would be asked; name at most {schema.MOST_AGENTS}"
         yield json_schemas.flaw(("agents",), "too_many_agents", message)
@@ -109,12 +109,10 @@ def _people_flaws(recipe: library.Recipe, shelf: library.Library) -> Iterator[er
 
 
 def _agent_flaw(agent_id: str, before: Sequence[str], shelf: library.Library) -> tuple[str, str] | None:
-    agent, chief = next((each for each in shelf.agents if each.id == agent_id), None), chief_of(shelf)
+    agent = next((each for each in shelf.agents if each.id == agent_id), None)
     if agent is None:
         known = {name for each in shelf.agents if each.takes_part_in(NAME) for name in (each.id, each.archetype)}
         return "unknown_agent", f"there is no agent {agent_id!r:.80}{json_schemas.nearest(agent_id, known)}"
-    if chief is not None and agent.id == chief.id:
-        return "agent_is_chief", f"{agent_id} is the chief, who gathers the evidence for the others"
     if not agent.takes_part_in(NAME):
         return "agent_not_conferring", f"{agent_id} takes part in {', '.join(agent.modes)} only"
     if agent_id in before:

@@ -78,13 +78,20 @@ class _Round:
         return _opinion(agent, "accepted", text=text, evidence=checked.output if checked.done else None)
 
     async def _asked(self, key: str, agent: _Agent) -> records.Record:
-        system = prompts.standing(agent["role"], agent["evidence"], self._called)
-        place = records.Place(step_id=key, output_slot=agent["id"], input_slot_refs=self._sources)
+        system = prompts.standing(agent["role"], self._requirement(agent), self._called)
+        place = records.Place(
+            step_id=key, output_slot=agent["id"], input_slot_refs=self._sources, instructions=prompts.INTERPRET
+        )
         return await self._ctx.perform(key, frozen_agents.call(agent, self._prompt, system, may_abstain=True), place)
 
     async def _checked(self, key: str, agent: _Agent, text: str) -> records.Record:
-        reading = evidence.read(text, agent["evidence"])
+        reading = evidence.read(text, self._requirement(agent))
         return await self._ctx.perform(f"{key}.evidence", evidence.operation(reading))
+
+    def _requirement(self, agent: _Agent) -> str:
+        # The first version let agents off that need bring nothing elsewhere.
+        free = agent["evidence"] == "none" and self._ctx.run.driver_version > 1
+        return "any" if free else str(agent["evidence"])
 
 
 async def _close(

@@ -21,7 +21,7 @@ _GATHER = (
     "You gather the evidence for a conference: afterwards every agent of the team is shown what your tool calls have "
     "brought, and says what it thinks. Do not answer the question yourself."
 )
-_INTERPRET = (
+INTERPRET = (
     "You have no tools, and nobody sees what the others answer. Say in plain words what you think of it in your role, "
     "by the evidence that is shown. If your role has nothing to say to it, answer with nothing but ABSTAIN: and the "
     "reason."
@@ -149,7 +149,7 @@ def opinion(message: str, called: Sequence[Called], characters: int) -> tuple[st
     """
     good = [each for each in called if each.payload is not None]
     shown = f"Evidence, the same for everybody:{_brought(good, characters)}" if good else "No evidence was gathered."
-    return (f"{_question(message)}\n\n{shown}\n\n{_INTERPRET}",)
+    return (f"{_question(message)}\n\n{shown}\n\n{INTERPRET}",)
 
 
 def standing(role: str, requirement: str, called: Sequence[Called]) -> str | None:

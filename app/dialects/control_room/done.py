@@ -183,6 +183,19 @@ def evidence_rejected(record: records.Record, step_id: str, asked: Sequence[str]
     )
 
 
+def in_words(checks: Sequence[_Part]) -> tuple[str, ...]:
+    """
+    Return what checks ask for, each in a few words for people.
+    """
+    told = {
+        SLOT_NOT_NULL: "the {slot} is there",
+        SLOT_FIELD_EQUALS: "the {slot} says what it must",
+        FILE_EXISTS: "the file is written",
+    }
+    words = (told[check["check"]].format(slot=str(check.get("slot", "")).replace("_", " ")) for check in checks)
+    return tuple(dict.fromkeys(words))
+
+
 def judge(asked: _Part, value: plain.Json) -> str | None:
     """
     Return why a slot does not pass its check, None if it does.

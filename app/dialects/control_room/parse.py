@@ -42,6 +42,7 @@ def parse(source: str) -> library.Recipe:
         document=document,
         args_schema=args_schema(document),
         task_patterns=tuple(document.get("task_patterns", ())),
+        done_when=done.in_words(document.get("dod", ())),
         total_steps=len(document.get("phase_a", ())) + len(document.get("phase_b", ())),
     )
 

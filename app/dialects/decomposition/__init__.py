@@ -69,7 +69,7 @@ class Decomposition:
     """
 
     name: str = NAME
-    driver_version: int = 1
+    driver_version: int = 2
 
     def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
         """

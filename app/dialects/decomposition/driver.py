@@ -37,7 +37,7 @@ TIMEOUT_SECONDS = 60 * 60.0
 """Longest wait for a reply."""
 
 _TOOL = "file_locator"
-_FAULTY = frozenset({"empty_reply", "reply_cut_off"})
+_FAULTY = frozenset({"empty_reply", "reply_cut_off", "reply_degenerate"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +64,8 @@ class _Decomposing:
         self._intent: str = ctx.run.args[schema.INTENT]
         self._agent: Mapping[str, plain.Json] = ctx.run.frozen["agent"]
         self._size = schema.SIZES[self._agent["tier"]]
+        # The first version did not ask a small chief when a task is done, and took tasks that did not say it.
+        self._is_whole = ctx.run.driver_version > 1
         self._kinds = kinds.fitting(ctx.run.frozen["kinds"], self._intent)[: self._size.kinds]
 
     async def drive(self) -> runs.Ending:
@@ -100,9 +102,10 @@ class _Decomposing:
     def _request(self, found: Sequence[Mapping[str, plain.Json]]) -> tuple[str, Mapping[str, plain.Json]]:
         if self._size.whole:
             asked = prompts.request(self._size, self._intent, found, self._kinds)
-            return asked, schema.form(self._size, kinds.arguments(self._kinds))
+            return asked, schema.form(self._size, kinds.arguments(self._kinds), dod=self._is_whole)
         parts = small.parts(self._intent, self._ctx.run.frozen["kinds"])
-        return small.request(self._intent, parts, self._kinds), small.form(parts, self._size.tasks)
+        asked = small.request(self._intent, parts, self._kinds, dod=self._is_whole)
+        return asked, small.form(parts, self._size.tasks, dod=self._is_whole)
 
     async def _ask(self, key: str, prompt: str, form: Mapping[str, plain.Json]) -> _Answer:
         place = records.Place(step_id=CHIEF, step_index=1, output_slot=TASKS, input_slot_refs=(FOUND,))
@@ -114,7 +117,7 @@ class _Decomposing:
             raise errors.RunFailed(error.message, code=error.code, key=key, detail=error.detail, causes=(key,))
         said = str(record.output if record.blob is None else await self._ctx.read(record.blob))
         try:
-            return _Answer(key=key, text=said, tasks=replies.read(said, self._size.tasks))
+            return _Answer(key=key, text=said, tasks=replies.read(said, self._size.tasks, whole=self._is_whole))
         except errors.InputRefused as refused:
             return _Answer(key=key, text=said, flaws=refused.flaws)
 
@@ -125,6 +128,7 @@ class _Decomposing:
             self._agent["role"],
             reply_schema=form,
             max_tokens=self._size.tokens,
+            on_cut_off="fail",
             timeout_seconds=TIMEOUT_SECONDS,
             # What says nothing is a faulty reply, and asked for once more.
             may_abstain=True,

@@ -12,13 +12,14 @@ from typing import Any, TypeAlias
 from app.engine import library, plain, task_patterns
 
 Kind: TypeAlias = Mapping[str, plain.Json]
-"""`{label, phrases, expressions, args: [{name, required, about, form}]}`, as a run freezes it."""
+"""`{label, phrases, expressions, args: [{name, required, about, form}], done_when}`, as a run freezes it."""
 
 MOST_KINDS = 200
 """Kinds that a run freezes."""
 
 _MOST_PHRASES = 12
 _MOST_ARGS = 20
+_MOST_ENDINGS = 5
 _LABEL_CHARACTERS = 120
 _PHRASE_CHARACTERS = 80
 _ABOUT_CHARACTERS = 200
@@ -74,6 +75,7 @@ def _kind(recipe: library.Recipe) -> dict[str, plain.Json]:
         "phrases": [each.source for each in patterns if each.expression is None][:_MOST_PHRASES],
         "expressions": [each.source for each in patterns if each.expression is not None][:_MOST_PHRASES],
         "args": list(itertools.islice(_args(recipe.args_schema), _MOST_ARGS)),
+        "done_when": [_line(words, _PHRASE_CHARACTERS) for words in recipe.done_when][:_MOST_ENDINGS],
     }
 
 

@@ -67,7 +67,7 @@ class Size:
     phrases: int
     """Most phrases that are shown of a kind."""
     whole: bool
-    """Whether it is told of arguments and asked for them, for definitions of done and for questions."""
+    """Whether it is told of arguments and asked for them, and for questions."""
     tokens: int
     """Longest reply."""
     repeated_characters: int
@@ -87,19 +87,22 @@ SIZES: Mapping[library.Tier, Size] = {
 
 
 @functools.cache
-def checked(most_tasks: int) -> Mapping[str, plain.Json]:
+def checked(most_tasks: int, *, whole: bool = True) -> Mapping[str, plain.Json]:
     """
     Return the schema that every reply is held against.
+
+    Args:
+        whole: Whether each task must say what it depends on and when it is done.
     """
     task = {
         "type": "object",
         "additionalProperties": False,
-        "required": ["id", "description"],
+        "required": ["id", "description", *(["deps", "dod"] if whole else [])],
         "properties": {
             "id": _id(),
             "description": _text(DESCRIPTION_CHARACTERS) | {"minLength": 1, "pattern": r"\S"},
             "deps": {"type": "array", "items": _id(), "maxItems": _MOST_DEPS},
-            "dod": _text(DOD_CHARACTERS),
+            "dod": _text(DOD_CHARACTERS) | ({"minLength": 1, "pattern": r"\S"} if whole else {}),
             "args": {"type": "object", "maxProperties": _MOST_ARGS},
             "scoping_question": _text(QUESTION_CHARACTERS) | {"type": ["string", "null"]},
         },
@@ -107,12 +110,13 @@ def checked(most_tasks: int) -> Mapping[str, plain.Json]:
     return _tasks(task, most_tasks)
 
 
-def form(size: Size, arguments: Iterable[Mapping[str, plain.Json]]) -> dict[str, plain.Json]:
+def form(size: Size, arguments: Iterable[Mapping[str, plain.Json]], *, dod: bool = True) -> dict[str, plain.Json]:
     """
     Return the schema that a backend is to hold the chief to, where it can.
 
     Args:
         arguments: Arguments of the kinds of tasks that the chief is told of.
+        dod: Whether each task must say when it is done.
     """
     task = {
         "type": "object",
@@ -122,7 +126,7 @@ def form(size: Size, arguments: Iterable[Mapping[str, plain.Json]]) -> dict[str,
             "id": _id(),
             "description": _text(DESCRIPTION_CHARACTERS),
             "deps": {"type": "array", "items": _id()},
-            "dod": _text(DOD_CHARACTERS),
+            "dod": _text(DOD_CHARACTERS) | ({"minLength": 1} if dod else {}),
             "args": {"type": "object", "additionalProperties": False, "properties": _by_name(arguments)},
             "scoping_question": {"anyOf": [{"type": "string"}, {"type": "null"}]},
         },

@@ -6,6 +6,7 @@ of the intent that name a kind of task, and a form that every part is in and in 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,13 +23,15 @@ _JOINS = frozenset({"and", "or", "then", "also", "please", "the", "a", "an"})
 _SPECIAL = re.compile(r"([.^$*+?()\[\]{}|\\])")
 _UNSAFE = re.compile(r"[^\w ./&'-]")
 _ANY_TEXT = {"type": "string", "minLength": 1, "maxLength": schema.SMALL_CHARACTERS}
-_EXAMPLE = (
-    "Wish: paint door 7 and 8, clean brushes, buy nails\n"
-    "Parts:\n- paint door 7 and 8\n- clean brushes\n- buy nails\n"
-    'Tasks: {"tasks":[{"id":1,"description":"paint door 7","deps":[]},'
-    '{"id":2,"description":"paint door 8","deps":[1]},'
-    '{"id":3,"description":"clean brushes","deps":[1,2]},'
-    '{"id":4,"description":"buy nails","deps":[]}]}'
+_ANY_ENDING = {"type": "string", "pattern": r"^[A-Za-z][A-Za-z0-9 ,'-]{5,89}$"}
+_WISH = (
+    "Wish: paint door 7 and 8, clean brushes, buy nails\nParts:\n- paint door 7 and 8\n- clean brushes\n- buy nails\n"
+)
+_EXAMPLES: Sequence[tuple[str, Sequence[int], str]] = (
+    ("paint door 7", (), "door 7 is painted"),
+    ("paint door 8", (1,), "door 8 is painted"),
+    ("clean brushes", (1, 2), "no paint is left in the brushes"),
+    ("buy nails", (1,), "the nails are in the box"),
 )
 
 
@@ -42,6 +45,8 @@ class Part:
     """The words that name it, as they stand in the intent."""
     text: str
     """From there to the next part."""
+    done_when: tuple[str, ...] = ()
+    """What the recipes of its kind ask for before they are done."""
 
     @property
     def tasks(self) -> int:
@@ -55,35 +60,46 @@ def parts(intent: str, kinds: Sequence[Kind]) -> list[Part]:
     """
     Return the parts of an intent, in its order; where phrases overlap, the longest of those that begin first counts.
     """
-    named: list[tuple[int, int]] = []
-    for start, end in sorted(_mentions(intent, kinds), key=lambda span: (span[0], -span[1])):
+    named: list[tuple[int, int, Kind]] = []
+    for start, end, kind in sorted(_mentions(intent, kinds), key=lambda span: (span[0], -span[1])):
         if not named or start >= named[-1][1]:
-            named.append((start, end))
-    limits = [*(start for start, _ in named[1:]), len(intent)]
+            named.append((start, end, kind))
+    limits = [*(start for start, _, _ in named[1:]), len(intent)]
     return [
-        Part(phrase=intent[start:end], text=" ".join(intent[start:limit].split()).strip(" ,;."))
-        for (start, end), limit in zip(named, limits, strict=False)
+        Part(
+            phrase=intent[start:end],
+            text=" ".join(intent[start:limit].split()).strip(" ,;."),
+            done_when=tuple(kind.get("done_when", ())),
+        )
+        for (start, end, kind), limit in zip(named, limits, strict=False)
     ][:_MOST_PARTS]
 
 
-def request(intent: str, found: Sequence[Part], kinds: Sequence[Kind]) -> str:
+def request(intent: str, found: Sequence[Part], kinds: Sequence[Kind], *, dod: bool = True) -> str:
     """
     Return what the chief is asked.
+
+    Args:
+        dod: Whether it is to say when each task is done.
     """
     wish = " ".join(intent.split())
     listed = "".join(f"\n- {part.text}" for part in found) or f"\n- {wish}"
     known = ", ".join(kind["phrases"][0] for kind in kinds if kind["phrases"])
     hint = f"What can be done: {known}.\n" if known and not found else ""
-    return f"Make a list of tasks from a wish.\n\n{_EXAMPLE}\n\n{hint}Wish: {wish}\nParts:{listed}\nTasks:"
+    example = f"{_WISH}Tasks: {_example(dod)}"
+    return f"Make a list of tasks from a wish.\n\n{example}\n\n{hint}Wish: {wish}\nParts:{listed}\nTasks:"
 
 
-def form(found: Sequence[Part], most_tasks: int) -> dict[str, plain.Json]:
+def form(found: Sequence[Part], most_tasks: int, *, dod: bool = True) -> dict[str, plain.Json]:
     """
     Return the schema that holds the chief to a plan: numbers in order, dependencies on earlier tasks alone, and for
     each part of the intent as many tasks as it means, described in its words; one in free words where there is none.
+
+    Args:
+        dod: Whether each task must say when it is done.
     """
     meant = [part for part in found for _ in range(part.tasks)][:most_tasks]
-    texts = [_words_of(part) for part in meant] or [_ANY_TEXT]
+    texts = [(_words_of(part), _ending_of(part)) for part in meant] or [(_ANY_TEXT, _ANY_ENDING)]
     items = [{"$ref": f"#/$defs/task{number}"} for number in range(1, len(texts) + 1)]
     plan = {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
     # Not closed at the top: some services take a closed form for one of a stricter kind, which knows no tuples.
@@ -91,24 +107,38 @@ def form(found: Sequence[Part], most_tasks: int) -> dict[str, plain.Json]:
         "type": "object",
         "required": ["tasks"],
         "properties": {"tasks": plan},
-        "$defs": {f"task{number}": _task(number, text) for number, text in enumerate(texts, start=1)},
+        "$defs": {f"task{number}": _task(number, *text, dod=dod) for number, text in enumerate(texts, start=1)},
     }
 
 
-def _mentions(intent: str, kinds: Sequence[Kind]) -> Iterator[tuple[int, int]]:
+def _mentions(intent: str, kinds: Sequence[Kind]) -> Iterator[tuple[int, int, Kind]]:
     # As the router does, but with places; its case folding could move them.
     for kind in kinds:
         for phrase in kind["phrases"]:
-            yield from (match.span() for match in re.finditer(re.escape(phrase), intent, re.IGNORECASE))
+            yield from ((*match.span(), kind) for match in re.finditer(re.escape(phrase), intent, re.IGNORECASE))
         for source in kind["expressions"]:
-            yield from (match.span() for match in task_patterns.read(source).expression.finditer(intent))
+            expression = task_patterns.read(source).expression
+            yield from ((*match.span(), kind) for match in expression.finditer(intent))
 
 
 def _words(text: str) -> list[str]:
     return list(dict.fromkeys(word.rstrip(".-/") for word in _WORD.findall(text)))
 
 
-def _task(number: int, text: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
+def _example(dod: bool) -> str:
+    # The first version asked for no definition of done, and let every task wait for none.
+    tasks = [
+        {"id": number, "description": text, "deps": list(deps), "dod": done}
+        if dod
+        else {"id": number, "description": text, "deps": list(deps) if number < len(_EXAMPLES) else []}
+        for number, (text, deps, done) in enumerate(_EXAMPLES, start=1)
+    ]
+    return json.dumps({"tasks": tasks}, separators=(",", ":"))
+
+
+def _task(
+    number: int, text: Mapping[str, plain.Json], ending: Mapping[str, plain.Json], *, dod: bool
+) -> dict[str, plain.Json]:
     earlier = list(range(1, number))
     # Everything has a type: some clients refuse schemas that leave one out.
     deps: dict[str, plain.Json] = {
@@ -118,12 +148,11 @@ def _task(number: int, text: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
     }
     if not earlier:
         deps = {"type": "array", "items": {"type": "integer"}, "const": []}
-    return {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["id", "description", "deps"],
-        "properties": {"id": {"type": "integer", "const": number}, "description": text, "deps": deps},
-    }
+    fields: dict[str, plain.Json] = {"id": {"type": "integer", "const": number}, "description": text, "deps": deps}
+    if dod:
+        # Where it may name none, so small a model names none.
+        fields |= {"deps": deps | ({"minItems": 1} if earlier else {}), "dod": ending}
+    return {"type": "object", "additionalProperties": False, "required": list(fields), "properties": fields}
 
 
 def _words_of(part: Part) -> Mapping[str, plain.Json]:
@@ -134,6 +163,14 @@ def _words_of(part: Part) -> Mapping[str, plain.Json]:
     numbers, others = [word for word in words if word.isdecimal()], [word for word in words if not word.isdecimal()]
     some = _one_of(others, "{0,3}")
     return {"type": "string", "pattern": f"^{_literal(part.phrase)}{some}{_one_of(numbers, '?')}{some}$"}
+
+
+def _ending_of(part: Part) -> Mapping[str, plain.Json]:
+    endings = [ending for ending in part.done_when if not _UNSAFE.search(ending)]
+    if not endings:
+        return _ANY_ENDING
+    one = f"({'|'.join(map(_literal, endings))})"
+    return {"type": "string", "pattern": f"^{one}( and {one})?$"}
 
 
 def _one_of(words: Sequence[str], times: str) -> str:

@@ -213,6 +213,7 @@ class Held:
         assert found == [], found
         self.disk = logs.Disk(
             samples.start(
+                driver_version=DIALECT.driver_version,
                 dialect=conference.NAME,
                 recipe_id=conference.NAME,
                 recipe=plain.plain(self.recipe.document),

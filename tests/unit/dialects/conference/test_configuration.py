@@ -22,7 +22,6 @@ def test_a_configuration_that_fits() -> None:
     ("changes", "expected"),
     [
         ({"agents": ["critc"]}, ("$.agents[0]", "unknown_agent")),
-        ({"agents": ["critic", "boss"]}, ("$.agents[1]", "agent_is_chief")),
         ({"agents": ["critic", "editor", "critic"]}, ("$.agents[2]", "repeated_agent")),
         ({"agents": []}, ("$.agents", "no_participants")),
         ({"agents": [f"a{number}" for number in range(21)]}, ("$.agents", "too_many_agents")),

@@ -313,11 +313,12 @@ class TestOpinions:
             agent("writer", evidence="none"),
         ]
         held = Held(stock(*people))
-        held.replies |= {"chief": FIND, "opinion.editor": "ABSTAIN", "opinion.writer": "Fine."}
+        held.replies |= {"chief": FIND, "opinion.editor": "ABSTAIN"}
         await held.run()
         told = {agent_id: operation.system for agent_id, operation in held.opinions().items()}
 
-        assert told["writer"] == "You are writer."
+        assert told["writer"].startswith("You are writer.\n\nEnd with exactly one line of evidence")
+        assert all(form in told["writer"] for form in ("path/of/the/file", "rcpt_"))
         assert told["critic"].startswith("You are critic.\n\nEnd with exactly one line of evidence")
         assert "path/of/the/file" in told["critic"]
         assert "rcpt_" not in told["critic"]
@@ -325,27 +326,43 @@ class TestOpinions:
         assert told["editor"].endswith("An answer that is an abstention needs no such line.")
 
     async def test_an_agent_without_a_role(self) -> None:
-        """It is told nothing but what evidence to bring, or nothing at all."""
-        held = Held(stock(agent("critic", role="", evidence="none"), agent("editor", role="")))
-        held.replies["opinion.critic"] = "Fine."
+        """It is told nothing but what evidence to bring."""
+        held = Held(stock(agent("editor", role="")))
         await held.run()
 
-        assert held.opinions()["critic"].system is None
         assert held.opinions()["editor"].system.startswith("End with exactly one line")
 
     async def test_evidence_is_a_step_of_its_own(self) -> None:
         """What a reply claims is looked up under the key of its opinion; an abstention claims nothing."""
         held = Held(stock(agent("critic"), agent("editor"), agent("writer", evidence="none")))
-        held.replies |= {"opinion.editor": "ABSTAIN: not my field", "opinion.writer": "Fine."}
+        held.replies["opinion.editor"] = "ABSTAIN: not my field"
 
         assert await held.run() is RunState.DONE
         assert held.statuses() == {
             "chief": "done", "opinion.critic": "done", "opinion.editor": "done", "opinion.writer": "done",
-            "opinion.critic.evidence": "done", "opinion.writer.evidence": "skipped", "transcript": "done",
+            "opinion.critic.evidence": "done", "opinion.writer.evidence": "done", "transcript": "done",
         }  # fmt: skip
         assert held.asked("opinion.critic.evidence").quote == "The lantern was dark"
         assert held.verdicts() == {"critic": "accepted", "editor": "abstained", "writer": "accepted"}
         assert held.manifest["ending"] == {"reason": "completed", "partial": False, "failed_steps": []}
+
+    async def test_every_opinion_brings_evidence(self) -> None:
+        """An agent that need bring none in pipelines is rejected without it, as any other."""
+        held = Held(stock(agent("critic"), agent("writer", evidence="none")))
+        held.replies["opinion.writer"] = "Fine."
+
+        assert await held.run() is RunState.DONE
+        assert held.verdicts() == {"critic": "accepted", "writer": "rejected"}
+        assert held.manifest["ending"]["failed_steps"] == ["opinion.writer.evidence"]
+
+    async def test_the_chief_may_give_an_opinion(self) -> None:
+        """Whoever gathers the evidence can be asked about it like the others, under a key of its own."""
+        held = Held(stock(agent("critic")), agents=["critic", "boss"])
+        held.replies["chief"] = FIND
+
+        assert await held.run() is RunState.DONE
+        assert held.verdicts() == {"critic": "accepted", "boss": "accepted"}
+        assert held.opinions()["boss"].prompt == held.opinions()["critic"].prompt
 
     @pytest.mark.parametrize(
         ("reply", "code"),

@@ -35,16 +35,22 @@ TASKS: list[dict[str, Any]] = [
         "args": {"scene_path": "Story/Scenes/SCN-the-arrival.md", "canon_paths": ["Compendium/Characters"]},
         "scoping_question": None,
     },
-    {"id": 2, "description": "Write scene 22", "deps": [1], "dod": "", "args": {}, "scoping_question": None},
-    {"id": 3, "description": "Check consistency of scenes 21 and 22", "deps": [1, 2]},
-    {"id": 4, "description": "Foreshadowing audit", "scoping_question": "Which themes?"},
+    {"id": 2, "description": "Write scene 22", "deps": [1], "dod": "It is, too.", "args": {}, "scoping_question": None},
+    {"id": 3, "description": "Check consistency of scenes 21 and 22", "deps": [1, 2], "dod": "Nothing is left."},
+    {
+        "id": 4,
+        "description": "Foreshadowing audit",
+        "deps": [],
+        "dod": "There is a report.",
+        "scoping_question": "Which themes?",
+    },
 ]
 """What a chief makes of it."""
 
 REPLY = json.dumps({"tasks": TASKS})
 
 SMALL_REPLY = json.dumps(
-    {"tasks": [{name: each.get(name, []) for name in ("id", "description", "deps")} for each in TASKS]}
+    {"tasks": [{name: each[name] for name in ("id", "description", "deps", "dod")} for each in TASKS]}
 )
 """The same from a T1 agent."""
 
@@ -67,7 +73,7 @@ def task(id: int = 1, *deps: int, **more: Any) -> dict[str, Any]:
     """
     Return a task of a reply.
     """
-    return {"id": id, "description": f"Write scene {id}", "deps": list(deps), **more}
+    return {"id": id, "description": f"Write scene {id}", "deps": list(deps), "dod": "It is there.", **more}
 
 
 def chief(tier: library.Tier = "t3") -> library.Agent:
@@ -172,7 +178,7 @@ class Split:
             "frozen": plain.plain(DRIVER.freeze(decomposition.RECIPE, shelf or stock())),
             "args": {decomposition.INTENT: intent},
         }
-        self.disk = logs.Disk(samples.start(**(given | facts)))
+        self.disk = logs.Disk(samples.start(**(given | facts), driver_version=DRIVER.driver_version))
         config = BackendConfig(name="script", type="scripted", file=script)
         backends = Backends({"script": config}, around.surroundings())
         self._performers: dict[str, ports.Performer] = {

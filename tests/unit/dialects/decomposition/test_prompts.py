@@ -55,6 +55,7 @@ def test_kinds_are_what_can_be_routed_to():
         "phrases": ["consistency check", "check consistency"],
         "expressions": [],
         "args": [],
+        "done_when": [],
     }
     assert (write["phrases"], write["expressions"]) == (["draft scene", "write scene"], [r"/write .*\.md/"])
     assert [(arg["name"], arg["required"]) for arg in write["args"]] == [
@@ -167,7 +168,14 @@ def test_what_fits_the_form_is_accepted(tier):
     size = schema.SIZES[tier]
     form = schema.form(size, kinds.arguments(bundled()))
     args = {"scene_path": "x", "canon_paths": ["y"]}
-    task = {"id": 1, "description": "Write it", "deps": [], "dod": "", "args": args, "scoping_question": None}
+    task = {
+        "id": 1,
+        "description": "Write it",
+        "deps": [],
+        "dod": "It is there.",
+        "args": args,
+        "scoping_question": None,
+    }
 
     assert json_schemas.flaws(form, {"tasks": [task]}) == []
     assert json_schemas.flaws(schema.checked(size.tasks), {"tasks": [task]}) == []

@@ -64,8 +64,9 @@ def test_json_alone_or_fenced_is_read(said):
         ('{"tasks": {}}', [("$.tasks", "wrong_type")]),
         ('{"tasks": []}', [("$.tasks", "invalid_value")]),
         ('{"tasks": [1]}', [("$.tasks[0]", "wrong_type")]),
-        ('{"tasks": [{}]}', [("$.tasks[0].id", "missing_field"), ("$.tasks[0].description", "missing_field")]),
-        ('{"tasks": [{"id": 1, "description": "x"}], "plan": 1}', [("$.plan", "unknown_field")]),
+        ('{"tasks": [{}]}', [(f"$.tasks[0].{name}", "missing_field") for name in ("id", "description", "deps", "dod")]),
+        (reply(task(1))[:-1] + ', "plan": 1}', [("$.plan", "unknown_field")]),
+        (reply(task(1) | {"dod": " "}), [("$.tasks[0].dod", "invalid_value")]),
         (reply(task(1, recipe_id="x")), [("$.tasks[0].recipe_id", "unknown_field")]),
         (reply(task(0)), [("$.tasks[0].id", "invalid_value")]),
         (reply(task(True)), [("$.tasks[0].id", "wrong_type")]),
@@ -120,7 +121,7 @@ def test_whole_numbers_may_be_written_with_a_point():
     A number that JSON Schema takes for a whole one is one.
     """
     (_, draft) = replies.read(
-        '{"tasks": [{"id": 1, "description": "x"}, {"id": 2.0, "description": "y", "deps": [1.0]}]}', 2
+        '{"tasks": [{"id": 1, "description": "x"}, {"id": 2.0, "description": "y", "deps": [1.0]}]}', 2, whole=False
     )
 
     assert (repr(draft.id), repr(draft.deps)) == ("2", "(1,)")

@@ -97,17 +97,25 @@ def test_an_intent_has_parts(intent, found):
 
 def test_the_form_of_the_plan_of_the_specification():
     """
-    Two scenes, a check and an audit: nothing more, nothing less, in their words, and none before what it needs.
+    Two scenes, a check and an audit: nothing more, nothing less, in their words, each behind another and done when what
+    its recipe makes is there.
     """
-    plan = [task(1), task(2, 1), task(3, 1, 2), task(4)]
+    plan = [task(1), task(2, 1), task(3, 1, 2), task(4, 2)]
     said = ["write scene 21", "write scene 22", "check consistency", "foreshadowing audit"]
-    plan = [each | {"description": words} for each, words in zip(plan, said, strict=True)]
+    made = ["the draft", "the file", "the correction list", "the payoff plan"]
+    ends = ["is there", "is written", "is there and the continuity report is there", "is there"]
+    plan = [
+        each | {"description": words, "dod": f"{what} {end}"}
+        for each, words, what, end in zip(plan, said, made, ends, strict=True)
+    ]
 
     assert fits(INTENT, *plan)
     assert not fits(INTENT, *plan[:3])
     assert not fits(INTENT, *plan, task(5))
     assert not fits(INTENT, plan[0] | {"deps": [1]}, *plan[1:])
     assert not fits(INTENT, plan[0], plan[1] | {"deps": [3]}, *plan[2:])
+    assert not fits(INTENT, *plan[:3], plan[3] | {"deps": []})
+    assert not fits(INTENT, *plan[:3], plan[3] | {"dod": "the moon is there"})
     assert not fits(INTENT, plan[0] | {"description": "write scene 23"}, *plan[1:])
     assert not fits(INTENT, plan[0] | {"description": "write scene 21 22"}, *plan[1:])
     assert not fits(INTENT, plan[0] | {"description": "check consistency"}, *plan[1:])
@@ -117,7 +125,7 @@ def test_where_nothing_is_named_the_words_are_free():
     """
     One task, in words of the chief's own.
     """
-    assert fits("Make it better", task(1) | {"description": "Mend what is dull"})
+    assert fits("Make it better", task(1) | {"description": "Mend what is dull", "dod": "nothing dull is left"})
     assert not fits("Make it better", task(1), task(2))
 
 
@@ -158,7 +166,13 @@ def test_any_intent_has_a_sound_form(intent):
     made, found = form(intent), small.parts(intent, KINDS)
     meant = [part for part in found for _ in range(part.tasks)][:MOST]
     said = [part.phrase for part in meant] or ["anything"]
-    plainest = {"tasks": [{"id": n, "description": words, "deps": []} for n, words in enumerate(said, start=1)]}
+    done = [part.done_when[0] for part in meant] or ["it is done"]
+    plainest = {
+        "tasks": [
+            {"id": n, "description": words, "deps": [n - 1] if n > 1 else [], "dod": end}
+            for n, (words, end) in enumerate(zip(said, done, strict=True), start=1)
+        ]
+    }
     router = routing.Router(RECIPES)
 
     assert json_schemas.flaws(made, plainest) == []
