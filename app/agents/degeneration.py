@@ -21,7 +21,7 @@ _BLANKS = re.compile(r"[^\S\n]+")
 _WORD = re.compile(r"\w+")
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 # Lines of lists, tables, quotations, markup and code, which may well be equal.
-_BEGINS_STRUCTURED = re.compile(r"\s*(?:[-+*•|>#<\[({]|\d+[.):])")
+_BEGINS_STRUCTURED = re.compile(r"\s*(?:[-+*•|>#<\[({]|\d+[.):]|[^\s:][^:\n]{0,40}:\s)")
 _ENDS_STRUCTURED = re.compile(r"[;{}\])|,:]\s*\Z|\w\(|=")
 _LETTERS = re.compile(r"[^\W\d_]")
 

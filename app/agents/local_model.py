@@ -26,7 +26,14 @@ THREADS = 2
 _TOO_LONG = "exceed_context_size_error"
 _PENALTY = {"repeat_penalty": 1.1, "repeat_last_n": 256}
 # A long text ends in a loop without this. It would keep a model from the names that recur in JSON.
-_PENALTY_OF_LOOPS = {"dry_multiplier": 0.8, "dry_base": 1.75, "dry_allowed_length": 3, "dry_penalty_last_n": 1024}
+_PENALTY_OF_LOOPS = {
+    "dry_multiplier": 0.8,
+    "dry_base": 1.75,
+    "dry_allowed_length": 3,
+    "dry_penalty_last_n": 1024,
+    # By default no phrase goes over a line's end, a colon, a quotation mark or an asterisk; lists loop over them.
+    "dry_sequence_breakers": ["\u0000"],
+}
 
 
 def main() -> None:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("message")
-@click.option("--agent", "agents", multiple=True, metavar="ID", help="Agent or archetype to ask; repeatable.")
+@click.option(
+    "--agent", "agents", multiple=True, metavar="ID", help="Agent or archetype to ask, also chief; repeatable."
+)
 @click.option("--tool", "tools", multiple=True, metavar="NAME", help="Tool that the chief may call; repeatable.")
 @click.option("--no-tools", is_flag=True, help="Let the chief call none.")
 @click.option("--require-tool", is_flag=True, help="Fail if no call of the chief brings anything.")

@@ -37,7 +37,7 @@ class NewConference:
     message: str
     """What the team is asked."""
     agents: Sequence[str] | None = None
-    """Who is asked, each by id or archetype; None: everybody who takes part in conferences, without the chief."""
+    """Who is asked, each by id or archetype, the chief too; None: all who take part in conferences but the chief."""
     allowed_tools: Sequence[str] | None = None
     """Tools that the chief may call; None: all, empty: none."""
     require_tool: bool = False

@@ -230,7 +230,7 @@ def test_the_files_of_plans_and_issues_are_among_the_points(tmp_path: Path) -> N
     project = _team(tmp_path / "project")
     chosen = settings.load(project=project.path, home=tmp_path)
     replies = tmp_path / "replies.json"
-    task = {"id": 1, "description": "small task: the gate", "args": {"words": "gate"}}
+    task = {"id": 1, "description": "small task: the gate", "args": {"words": "gate"}, "deps": [], "dod": "It is."}
     quoted = 'Evidence: "Kael stands before the gate." (Story/SCN-gate.md)'
     replies.write_text(json.dumps({"chief": json.dumps({"tasks": [task]}), "*": quoted}))
     plan = plan_requests.NewPlan(intent="a small task")

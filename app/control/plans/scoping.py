@@ -105,10 +105,12 @@ class Scoper:
         if _waits_for_a_person(routed):
             return routed
         if routed.recipe_id is None:
-            return _asking(routed, self._which_recipe())
+            return _asking(routed, self._which_recipe(), "names no recipe, and holds no words by which one is found")
         if not wants.flaws and not wants.missing:
             return _quiet(routed)
-        return _asking(routed, self._what_else(routed, wants))
+        lacking = ", ".join(wants.missing)
+        unusable = f"gives no value of {lacking}" if lacking else "does not change what is wrong"
+        return _asking(routed, self._what_else(routed, wants), unusable)
 
     def refuse_unready(self, plan: plans.Plan) -> None:
         """
@@ -274,10 +276,23 @@ def _quiet(task: plans.Task) -> plans.Task:
     return dataclasses.replace(task, scoping_question=None, asked_by=None)
 
 
-def _asking(task: plans.Task, question: str) -> plans.Task:
-    before = tasks.answered(task)
+def _asking(task: plans.Task, question: str, unusable: str = "") -> plans.Task:
+    """
+    Return a task with an open question.
+
+    Args:
+        unusable: What is wrong with an answer after which the same must be asked again.
+    """
+    asked, answer = task.scoping_question or "", task.scoping_answer
+    # What is told of an answer stands before the question, as long as the question is the same.
+    if asked.endswith(question):
+        question = asked if answer is None else f"The answer {plain.preview(answer)!r:.90} {unusable}. {question}"
     return dataclasses.replace(
-        task, scoping_question=question, asked_by=plans.BY_SYSTEM, scoping_answer=None, scoping_before=before
+        task,
+        scoping_question=question[:QUESTION_CHARACTERS],
+        asked_by=plans.BY_SYSTEM,
+        scoping_answer=None,
+        scoping_before=tasks.answered(task),
     )
 
 

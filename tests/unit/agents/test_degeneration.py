@@ -64,6 +64,7 @@ CUT = {
     "code": "```\n" + "    total = total + 1\n" * 80,
     "behind a text": LINES + "".join(f"Line {n} differs from the others. " for n in range(8)) + "And so it goes. " * 20,
     "numbers": "0, " * 2_000,
+    "fields": "The Lantern Tower: no contradiction\n" * 20,
 }
 SOUND = {
     "yes": "yes",
@@ -87,6 +88,7 @@ EQUAL_LINES = {
     "a checklist": "- [ ] open\n" * 30,
     "equal bullets": "- No contradiction found.\n" * 30,
     "a table": TABLE,
+    "fields": "status: nothing to report\n" * 30,
     "code": CODE,
     "code without a fence": "if x:\n" + "    items.append(None)\n" * 30,
     "zeros": "0,0,0,0,0,0,0,0\n" * 200,

@@ -317,7 +317,7 @@ def says(*tasks: dict[str, Any]) -> str:
     """
     Return a chief's reply.
     """
-    return json.dumps({"tasks": list(tasks)})
+    return json.dumps({"tasks": [{"deps": [], "dod": "it is done", **each} for each in tasks]})
 
 
 async def soon(awaited: Awaitable[T]) -> T:

@@ -18,9 +18,9 @@ from tests.unit.control.plans.desks import task
 from tests.unit.execution import pools
 
 SPLIT: tuple[dict[str, Any], ...] = (
-    {"id": 2, "description": "carry the box", "deps": [1], "args": {"wheels": 4}},
-    {"id": 1, "description": "sweep room 1", "dod": "it shines"},
-    {"id": 3, "description": "make it nice", "scoping_question": "How nice?"},
+    {"id": 2, "description": "carry the box", "deps": [1], "dod": "it is there", "args": {"wheels": 4}},
+    {"id": 1, "description": "sweep room 1", "deps": [], "dod": "it shines"},
+    {"id": 3, "description": "make it nice", "deps": [], "dod": "it is nice", "scoping_question": "How nice?"},
 )
 
 

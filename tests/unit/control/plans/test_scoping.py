@@ -332,3 +332,21 @@ async def test_an_unknown_plan_is_told(desk: desks.Desk, session_id: str) -> Non
         await desk.show(session_id)
 
     assert refused.value.code == "plan_not_found"
+
+
+async def test_an_answer_that_settles_nothing_is_told(desk: desks.Desk) -> None:
+    """The same question comes again with what was wrong with the answer, as often as that is so."""
+    session_id, asking = await only(desk, task("make it nice"))
+    again = (await desk.room.plans.answer(session_id, 1, requests.Answer(answer="I do not know"))).tasks[0]
+    third = (await desk.room.plans.answer(session_id, 1, requests.Answer(answer="nor do I"))).tasks[0]
+    named = (await desk.room.plans.answer(session_id, 1, requests.Answer(answer="print"))).tasks[0]
+    unnamed = (await desk.room.plans.answer(session_id, 1, requests.Answer(answer="the long one"))).tasks[0]
+
+    for task_, said in ((again, "I do not know"), (third, "nor do I")):
+        assert str(task_.scoping_question).startswith(f"The answer '{said}' names no recipe")
+        assert str(task_.scoping_question).endswith(str(asking.scoping_question))
+    assert not str(named.scoping_question).startswith("The answer")
+    assert (
+        str(unnamed.scoping_question)
+        == f"The answer 'the long one' gives no value of page_path. {named.scoping_question}"
+    )
