@@ -34,7 +34,7 @@ class ConferenceBody(BaseModel):
     )
     agents: Annotated[list[_Name], Field(max_length=conferences.MOST_AGENTS)] | None = Field(
         None,
-        description="Agents to ask, by id or archetype, the chief included if named; by default all others that confer.",
+        description="Agents to ask, by id or archetype, the chief too if named; by default all others that confer.",
     )
     allowed_tools: Annotated[list[_Name], Field(max_length=200)] | None = Field(
         None, description="Tools that the chief may call; by default all, an empty list: none."
