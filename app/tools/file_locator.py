@@ -10,18 +10,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Literal
 
 from app import errors
 from app.engine import plain, ports
-from app.tools import arguments, bounds, canon, documents, findings, matching, outlines
+from app.tools import arguments, bounds, canon, documents, findings, matching, outline_matching, outlines, story_files
 from app.tools.cast import Cast
+from app.tools.story_files import Category, StoryFile
+from app.tools.story_scenes import Located, Story, clue_of
 from app.tools.workspace import Workspace
 
-Category = Literal["scene", "outline", "canon", "other"]
-"""What a file is for the story."""
-
-_CATEGORIES: tuple[Category, ...] = ("scene", "outline", "canon", "other")
 _NOUNS = {"scene": "scene", "outline": "outline", "canon": "canon card"}
 _MAX_TERMS = 64
 _TASK_WORDS = frozenset(
@@ -30,6 +27,8 @@ _TASK_WORDS = frozenset(
 _NAME_WEIGHT, _METADATA_WEIGHT, _HEADING_WEIGHT, _BODY_WEIGHT = 4.0, 3.0, 2.0, 0.5
 _BODY_HITS_COUNTED = 5
 _PATH_SCORE = 50.0
+# The scene that the task means stands above everything that only shares its words.
+_MEANT_SCORE = 40.0
 # A card of someone in the scene is worth less than any file that the task itself names.
 _NAMED_SHARE = 0.3
 
@@ -69,7 +68,7 @@ class FileLocator:
             default="FAST_SCAN",
         ),
         max_results=arguments.count("Most files to return.", minimum=1, maximum=100, default=12),
-        category=arguments.choice("Only files of this category.", *_CATEGORIES),
+        category=arguments.choice("Only files of this category.", *story_files.CATEGORIES),
         folder=arguments.path("Only files below this folder."),
     )
 
@@ -78,19 +77,22 @@ class FileLocator:
         Return the matching files, best first.
         """
         given = arguments.complete(self.name, self.args_schema, args)
-        scan = workspace.scan(given.get("folder", ""))
+        read, truncated = story_files.read_all(workspace, given.get("folder", ""))
         deep = given["scan_mode"] == "DEEP_SCAN"
-        files = [file for found in scan.files if (file := _read(workspace, found.path, deep=deep)) is not None]
-        hits = _ranked(files, given["search_criteria"])
+        files = [_searched(file, deep=deep) for file in read]
+        meant, unsure = _meant(read, given["search_criteria"])
+        hits = _ranked(files, given["search_criteria"], meant)
         wanted = [hit for hit in hits if given.get("category") in {None, hit.file.category}]
         shown = wanted[: given["max_results"]]
         payload = {
             **_by_category(shown),
             "matches": [_shown(hit, shown[0].score, given["search_criteria"], deep) for hit in shown],
             "match_count": len(wanted),
+            "scene": None if meant is None else _scene(meant),
+            "unsure": unsure,
             "counts": _counts(shown),
-            "scanned_files": len(scan.files),
-            "truncated": scan.truncated,
+            "scanned_files": len(read),
+            "truncated": truncated,
             "report": bounds.report([_summary(shown), *(f"- {hit.file.path} ({hit.file.category})" for hit in shown)]),
         }
         return ports.ToolOutput(payload=bounds.fitted(payload, _LISTS), summary=_summary(shown))
@@ -99,22 +101,34 @@ class FileLocator:
 _LISTS = ("matches", "scene_paths", "canon_paths", "other_paths")
 
 
-def _read(workspace: Workspace, path: str, *, deep: bool) -> _File | None:
+def _meant(files: Sequence[StoryFile], criteria: str) -> tuple[Located | None, str | None]:
     """
-    Read what is searched of a file; None if it is not text. A file that is too large is known by its name only.
+    Return the scene that the criteria mean, or why that is not sure; neither where they mean none.
     """
     try:
-        document = documents.read(workspace, path)
+        return Story(files).locate(clue_of(criteria)), None
     except errors.ToolFailed as failure:
-        if failure.code != "file_too_large":
-            return None
-        document = documents.parse("", path=path)
+        return None, failure.message if failure.code == outline_matching.AMBIGUOUS else None
+
+
+def _scene(meant: Located) -> dict[str, plain.Json]:
+    planned = meant.planned
+    return {
+        "label": bounds.clipped(meant.label),
+        "number": planned.number if planned else None,
+        "paths": list(meant.paths),
+        "outline_path": meant.outline.path if meant.outline else None,
+    }
+
+
+def _searched(file: StoryFile, *, deep: bool) -> _File:
+    document = file.document
     metadata = [document.scalar(name) or "" for name in document.front_matter]
     return _File(
-        path=path,
-        category=_category(document),
+        path=file.path,
+        category=file.category,
         document=document,
-        name_terms=_terms([str(PurePosixPath(path).with_suffix(""))]),
+        name_terms=_terms([str(PurePosixPath(file.path).with_suffix(""))]),
         metadata_terms=_terms([*document.front_matter, *metadata]),
         heading_terms=_terms(heading.text for heading in documents.headings(document)),
         body_terms=Counter(map(matching.stem, matching.tokens("\n".join(document.lines)))) if deep else {},
@@ -125,31 +139,20 @@ def _terms(texts: Iterable[str]) -> frozenset[str]:
     return frozenset(term for text in texts for term in matching.terms(text))
 
 
-def _category(document: documents.Document) -> Category:
-    path = PurePosixPath(document.path)
-    kind = (document.scalar("kind", "type") or "").lower()
-    folders = {part.lower() for part in path.parts[:-1]}
-    if kind == "outline" or "outline" in path.stem.lower():
-        return "outline"
-    if kind == "scene" or path.stem.lower().startswith(("scn-", "scene")) or folders & {"scenes", "chapters"}:
-        return "scene"
-    if canon.kind_of(document) or folders & {"compendium", "canon", "codex"}:
-        return "canon"
-    return "other"
-
-
-def _ranked(files: Sequence[_File], criteria: str) -> list[_Hit]:
+def _ranked(files: Sequence[_File], criteria: str, meant: Located | None) -> list[_Hit]:
     terms = _asked(criteria)
     frequency = Counter(term for file in files for term in terms if _weight(file, term))
     worth = {term: 1.0 + math.log(len(files) / frequency[term]) for term in frequency}
-    named = set(criteria.split())
+    named, scene = set(criteria.split()), set(meant.paths) if meant else set()
     hits = {}
     for file in files:
         matched = [term for term in worth if _weight(file, term)]
         score = sum(worth[term] * _weight(file, term) for term in matched) + _PATH_SCORE * (file.path in named)
+        score += _MEANT_SCORE * (file.path in scene)
         if score:
             words = ", ".join(terms[term] for term in matched[:6])
-            hits[file.path] = _Hit(file=file, score=score, reason=f"matches {words or file.path}")
+            reason = f"is {meant.label}" if meant and file.path in scene else f"matches {words or file.path}"
+            hits[file.path] = _Hit(file=file, score=score, reason=reason)
     for hit in _named_cards(files, criteria, hits):
         hits.setdefault(hit.file.path, hit)
     return sorted(hits.values(), key=lambda hit: (-hit.score, hit.file.path))
@@ -193,7 +196,7 @@ def _named_cards(files: Sequence[_File], criteria: str, hits: Mapping[str, _Hit]
 def _source_of_names(files: Sequence[_File], criteria: str, hits: Mapping[str, _Hit]) -> tuple[str, str] | None:
     for file in files:
         if file.category == "outline" and file.path in hits:
-            match = outlines.match(outlines.of_document(file.document), criteria)
+            match = outline_matching.match(outlines.of_document(file.document), criteria)
             if match is not None:
                 fields = (field.value for field in match.scene.fields.values())
                 return file.path, "\n".join([match.scene.title, *fields, *match.scene.beats])
@@ -227,7 +230,7 @@ def _snippet(document: documents.Document, terms: frozenset[str], deep: bool) ->
 
 
 def _by_category(hits: Sequence[_Hit]) -> dict[str, plain.Json]:
-    paths = {category: [hit.file.path for hit in hits if hit.file.category == category] for category in _CATEGORIES}
+    paths = {category: [hit.file.path for hit in hits if hit.file.category == category] for category in story_files.CATEGORIES}
     return {
         "scene_paths": paths["scene"],
         "canon_paths": paths["canon"],
@@ -238,7 +241,7 @@ def _by_category(hits: Sequence[_Hit]) -> dict[str, plain.Json]:
 
 def _counts(hits: Sequence[_Hit]) -> dict[str, plain.Json]:
     counts = Counter(hit.file.category for hit in hits)
-    return {category: counts[category] for category in _CATEGORIES}
+    return {category: counts[category] for category in story_files.CATEGORIES}
 
 
 def _summary(hits: Sequence[_Hit]) -> str:

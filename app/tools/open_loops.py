@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from app.tools import loop_signs, matching, outlines
+from app.tools import loop_signs, matching, outline_matching
 from app.tools.loop_signs import Line, Loop, Place
-from app.tools.outlines import Outline, PlannedScene
+from app.tools.outlines import Outline
 from app.tools.scenes import Scene
 
 _SAME_MATTER = 0.6
@@ -38,7 +38,7 @@ class _Story:
 
     def __init__(self, scenes: Sequence[Scene], outline: Outline | None) -> None:
         self.scenes = scenes
-        self.planned = [_planned(scene, outline) for scene in scenes]
+        self.planned = outline_matching.of_scenes(outline, scenes) if outline else [None] * len(scenes)
         self.payoffs = [
             (frozenset(matching.terms(payoff)), planned)
             for planned in (outline.scenes if outline else ())
@@ -57,15 +57,6 @@ class _Story:
         numbers = {number for term in terms for number in self._by_term.get(term, ())}
         for number in sorted(numbers):
             yield self.lines[number], self.lines[number + 1] if number + 1 < len(self.lines) else None
-
-
-def _planned(scene: Scene, outline: Outline | None) -> PlannedScene | None:
-    if outline is None:
-        return None
-    if scene.number is not None:
-        return next((planned for planned in outline.scenes if planned.number == scene.number), None)
-    match = outlines.match(outline, scene.title)
-    return match.scene if match else None
 
 
 def _declared(story: _Story) -> Iterator[Loop]:

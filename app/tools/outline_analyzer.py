@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from app.engine import plain, ports
-from app.tools import arguments, bounds, documents, findings, matching, outlines
+from app.tools import arguments, bounds, documents, findings, matching, outline_fields, outline_matching, outlines, scene_matching
 from app.tools.findings import Finding
-from app.tools.outlines import Match, Outline, PlannedScene
+from app.tools.outline_fields import Ignored
+from app.tools.outline_matching import Match
+from app.tools.outlines import Outline, PlannedScene
 from app.tools.workspace import Workspace
 
 _BEATS_SHOWN = 40
@@ -36,8 +38,10 @@ class OutlineAnalyzer:
             default="structure",
         ),
         query=arguments.text(
-            "What is looked for: `scene 21`, a title, or the description of a task.", max_length=20_000
+            "Scene to find: `scene 21`, a title, a file, or a task. The tool fails if no scene, or several, fit.",
+            max_length=20_000,
         ),
+        second_query=arguments.text("What settles a query that several scenes fit, or none well.", max_length=20_000),
     )
 
     def execute(self, args: Mapping[str, plain.Json], workspace: Workspace) -> ports.ToolOutput:
@@ -46,8 +50,9 @@ class OutlineAnalyzer:
         """
         given = arguments.complete(self.name, self.args_schema, args)
         outline = outlines.of_document(documents.read(workspace, given["outline_path"]))
-        match = outlines.match(outline, given["query"]) if "query" in given else None
+        match = _meant(workspace, outline, given)
         whole = given["mode"] == "structure"
+        unread = outline.ignored if match is None or whole else match.scene.ignored
         found = findings.ranked(_findings(outline)) if whole else []
         payload = {
             "outline_path": given["outline_path"],
@@ -55,12 +60,34 @@ class OutlineAnalyzer:
             "scene_count": len(outline.scenes),
             "scenes": [_shown(planned, with_beats=whole or _is(match, planned)) for planned in outline.scenes],
             "matched": _matched(outline, match),
+            "ignored": [_unread(entry) for entry in unread],
             "findings": found,
-            "report": bounds.report(_report(outline, match, found)),
+            "report": bounds.report([*_report(outline, match, found), *_unread_lines(unread)]),
         }
         return ports.ToolOutput(
-            payload=bounds.fitted(payload, ("scenes", "findings")), summary=_summary(outline, match)
+            payload=bounds.fitted(payload, ("scenes", "findings", "ignored")), summary=_summary(outline, match)
         )
+
+
+def _meant(workspace: Workspace, outline: Outline, given: Mapping[str, plain.Json]) -> Match | None:
+    if "query" not in given:
+        return None
+    clues = [outline_matching.clue_of(workspace, outline, given["query"])]
+    if "second_query" in given:
+        clues.append(scene_matching.of_text(given["second_query"]))
+    return outline_matching.find(outline, clues)
+
+
+def _unread(entry: Ignored) -> dict[str, plain.Json]:
+    return {
+        "line": entry.line, "name": entry.name, "text": bounds.clipped(entry.text), "reason": entry.reason
+    }  # fmt: skip
+
+
+def _unread_lines(unread: Sequence[Ignored]) -> Iterator[str]:
+    if unread:
+        yield "Not read:"
+        yield from (f"- line {entry.line}, {entry.reason}: {bounds.clipped(entry.text, 80)}" for entry in unread)
 
 
 def _is(match: Match | None, planned: PlannedScene) -> bool:
@@ -73,6 +100,7 @@ def _shown(planned: PlannedScene, *, with_beats: bool) -> dict[str, plain.Json]:
         "index": planned.index,
         "number": planned.number,
         "title": bounds.clipped(planned.title),
+        "label": bounds.clipped(planned.label),
         "line": planned.line,
         **{name: _text(planned, name) for name in ("pov", "place", "date", "goal", "summary")},
         **{name: [bounds.clipped(entry) for entry in planned.entries(name)][:_BEATS_SHOWN] for name in _LIST_FIELDS},
@@ -97,6 +125,7 @@ def _matched(outline: Outline, match: Match | None) -> dict[str, plain.Json] | N
     return {
         **_shown(match.scene, with_beats=True),
         "score": match.score,
+        "found_by": match.by,
         "previous_title": bounds.clipped(before) if before else None,
         "next_title": bounds.clipped(after) if after else None,
     }
@@ -105,10 +134,14 @@ def _matched(outline: Outline, match: Match | None) -> dict[str, plain.Json] | N
 def _findings(outline: Outline) -> Iterator[Finding]:
     for planned in outline.scenes:
         yield from _gaps(outline, planned)
-    counts = Counter(planned.number for planned in outline.scenes if planned.number is not None)
+    counts = Counter(str(planned.scene_number) for planned in outline.scenes if planned.scene_number is not None)
     for planned in outline.scenes:
-        if planned.number is not None and counts[planned.number] > 1:
-            yield _finding(outline, planned, "duplicate_number", "error", f"There are two scenes {planned.number}.")
+        if planned.scene_number is not None and counts[str(planned.scene_number)] > 1:
+            message = f"{counts[str(planned.scene_number)]} scenes have the number {planned.scene_number}."
+            yield _finding(outline, planned, "duplicate_number", "error", message)
+    for entry in outline.ignored:
+        if entry.name is not None:
+            yield _unknown_field(outline, entry)
     yield from _steps(outline)
     yield from _open_plants(outline)
 
@@ -124,7 +157,8 @@ def _gaps(outline: Outline, planned: PlannedScene) -> Iterator[Finding]:
 
 def _steps(outline: Outline) -> Iterator[Finding]:
     for before, planned in itertools.pairwise(outline.scenes):
-        if before.number is not None and planned.number is not None and planned.number > before.number + 1:
+        same = (before.scene_number and before.scene_number.within) == (planned.scene_number and planned.scene_number.within)
+        if same and before.number is not None and planned.number is not None and planned.number > before.number + 1:
             missing = f"{before.number + 1} to {planned.number - 1}"
             yield _finding(
                 outline, planned, "number_gap", "hint", f"Scenes {missing} are missing before {_label(planned)}."
@@ -152,8 +186,16 @@ def _finding(outline: Outline, planned: PlannedScene, kind: str, severity: findi
     return findings.finding(kind, severity, message, path=outline.path, line=planned.line, quote=planned.title)
 
 
+def _unknown_field(outline: Outline, entry: Ignored) -> Finding:
+    message = (
+        f"“{entry.name}” is not a field of an outline, and its value is not read. Fields are "
+        f"{', '.join(outline_fields.FIELDS)}; what happens belongs below Beats."
+    )
+    return findings.finding("unknown_field", "hint", message, path=outline.path, line=entry.line, quote=entry.text)
+
+
 def _label(planned: PlannedScene) -> str:
-    return f"“{planned.title}”" if planned.number is None else f"Scene {planned.number} “{planned.title}”"
+    return planned.label
 
 
 def _summary(outline: Outline, match: Match | None) -> str:

@@ -5,29 +5,19 @@ Outlines: the planned scenes of a story with their beats.
 from __future__ import annotations
 
 import bisect
+import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from app.tools import dates, documents, matching, scenes
+from app.tools import dates, documents, outline_fields, outline_heads, scene_numbers
 from app.tools.documents import Heading
-from app.tools.fields import Field, field_of, split_list
+from app.tools.fields import ITEM, Field, field_of, split_list
+from app.tools.outline_fields import Ignored
+from app.tools.outline_heads import Head
+from app.tools.scene_numbers import SceneNumber
 
-_NUMBERED = re.compile(r"(?:scene|chapter)\s{1,3}(\d{1,4})\b|(\d{1,4})\s{0,2}[:.)–—-]", re.IGNORECASE)
 _LENGTH = re.compile(r"(\d{1,6})(?:\s{0,2}(?:-|–|—|to)\s{0,2}(\d{1,6}))?")
-_NAMES = {
-    "pov": "pov", "point_of_view": "pov",
-    "place": "place", "location": "place", "setting": "place", "where": "place",
-    "date": "date", "when": "date", "time": "date", "day": "date",
-    "characters": "characters", "cast": "characters", "who": "characters",
-    "goal": "goal", "purpose": "goal",
-    "length": "length", "words": "length", "word_count": "length",
-    "summary": "summary", "synopsis": "summary",
-    "plants": "plants", "foreshadows": "plants", "setup": "plants",
-    "pays_off": "payoffs", "payoffs": "payoffs", "payoff": "payoffs",
-    "beats": "beats",
-}  # fmt: skip
-_SURE_SCORE = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,16 +28,42 @@ class PlannedScene:
 
     index: int
     """Place among the scenes, from 0."""
-    number: int | None
-    """Its number, None if it has none."""
+    scene_number: SceneNumber | None
+    """Its number with the chapter, act, part or book that it counts in; None if it has none."""
+    within: tuple[tuple[str, int], ...] = ()
+    """What it belongs to, e.g. `(("chapter", 3),)`."""
     title: str
     """Its title without the number."""
     line: int
     """Line of its heading."""
+    heading: str = ""
+    """The whole heading."""
     fields: Mapping[str, Field]
     """What is said of it by name: pov, place, date, characters, goal, length, summary, plants, payoffs."""
     beats: tuple[str, ...]
     """What happens, in order."""
+    ignored: tuple[Ignored, ...] = ()
+    """What is said of it that is not read, unknown fields above all."""
+
+    @property
+    def number(self) -> int | None:
+        """
+        Its bare number, None if it has none.
+        """
+        return None if self.scene_number is None else self.scene_number.number
+
+    @property
+    def label(self) -> str:
+        """
+        How messages call it, e.g. `Chapter 3, Scene 2 “The Storm”`.
+        """
+        number = self.scene_number
+        above = number.within if number is not None else self.within
+        parts = [f"{kind.capitalize()} {value}" for kind, value in above]
+        if number is not None:
+            parts.append(f"{(number.unit or 'scene').capitalize()} {number.number}{number.letter}")
+        called = ", ".join(parts)
+        return called if called and self.title == self.heading else f"{called} “{self.title}”".lstrip()
 
     def value(self, name: str) -> str | None:
         """
@@ -92,53 +108,26 @@ class Outline:
     """Its file."""
     scenes: tuple[PlannedScene, ...]
     """Its scenes in the order of the file."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Match:
-    """
-    The planned scene that a task or a title means.
-    """
-
-    scene: PlannedScene
-    """The scene."""
-    score: float
-    """How sure it is, 0 to 1; 1 for a number or a whole title."""
+    ignored: tuple[Ignored, ...] = ()
+    """What is not read: unknown fields, other headings, tables."""
 
 
 def of_document(document: documents.Document) -> Outline:
     """
-    Read an outline.
-
-    Each numbered heading is a scene; without any, each heading of the level that occurs most; without headings, each
-    entry of the outermost list.
+    Read an outline; `outline_heads.of_document` says what begins a scene, `outline_fields.read` what is read of it.
     """
-    heads = _scene_heads(document)
-    ends = [*(head.line for head in heads[1:]), len(document.lines) + 1][: len(heads)]
-    entries = _entries(document)
-    planned = []
-    for index, (head, end) in enumerate(zip(heads, ends, strict=True)):
-        first, last = (bisect.bisect_left(entries, line, key=lambda entry: entry.line) for line in (head.line + 1, end))
-        planned.append(_planned(index, head, entries[first:last]))
-    return Outline(title=document.title, path=document.path, scenes=tuple(planned))
-
-
-def match(outline: Outline, query: str) -> Match | None:
-    """
-    Return the scene that a query means: by `scene 21`, by its title, or by the words they share.
-    """
-    named = scenes.SCENE_NUMBER.search(query)
-    number = int(named[1]) if named else dates.number(query)
-    by_number = next((scene for scene in outline.scenes if number is not None and scene.number == number), None)
-    if by_number is not None:
-        return Match(scene=by_number, score=1.0)
-    if number is not None or not outline.scenes:
-        return None
-    score, _, best = max(
-        ((_likeness(scene, query), -scene.index, scene) for scene in outline.scenes), key=lambda ranked: ranked[:2]
-    )
-    score = round(score, 3)
-    return Match(scene=best, score=score) if score >= _SURE_SCORE else None
+    headings = outline_heads.all_headings(document)
+    heads = outline_heads.of_document(document, headings)
+    texts = {heading.line: heading.text for heading in headings}
+    body = documents.body(document)
+    planned, taken = list[PlannedScene](), set[int]()
+    for index, (head, end) in enumerate(zip(heads, _ends(heads, headings, len(document.lines) + 1), strict=True)):
+        first, last = (bisect.bisect_left(body, (line, "")) for line in (head.heading.line + 1, end))
+        taken.update(range(head.heading.line, end))
+        planned.append(_planned(index, head, body[first:last], texts))
+    ignored = [*(entry for scene in planned for entry in scene.ignored), *_outside(body, texts, taken)]
+    ignored.sort(key=lambda entry: entry.line)
+    return Outline(title=document.title, path=document.path, scenes=tuple(planned), ignored=tuple(ignored))
 
 
 def neighbours(outline: Outline, scene: PlannedScene) -> tuple[str | None, str | None]:
@@ -151,68 +140,47 @@ def neighbours(outline: Outline, scene: PlannedScene) -> tuple[str | None, str |
     return before, after
 
 
-def _likeness(scene: PlannedScene, query: str) -> float:
-    asked = matching.terms(query)
-    title = matching.terms(scene.title)
-    if title and any(asked[start : start + len(title)] == title for start in range(len(asked))):
-        return 1.0
-    content = {term for beat in scene.beats for term in matching.terms(beat)} | set(title)
-    return max(0.5 * matching.overlap(title, set(asked)), 0.8 * matching.overlap(asked, content))
-
-
-def _scene_heads(document: documents.Document) -> list[Heading]:
-    heads = documents.headings(document)
-    numbered = [head for head in heads if _NUMBERED.match(head.text)]
-    if numbered:
-        return numbered
-    levels = [head.level for head in heads if head.level > 1]
-    if levels:
-        common = max(sorted(set(levels)), key=levels.count)
-        return [head for head in heads if head.level == common]
-    entries = documents.items(document)
-    outermost = min((entry.depth for entry in entries), default=0)
-    return [Heading(level=6, text=entry.text, line=entry.line) for entry in entries if entry.depth == outermost]
-
-
-def _entries(document: documents.Document) -> list[documents.Item]:
+def _ends(heads: Sequence[Head], headings: Sequence[Heading], last: int) -> list[int]:
     """
-    Return the entries of lists and the `Name: value` lines between them.
+    Return for each scene the line on which something of the same level or above begins.
     """
-    listed = {item.line: item for item in documents.items(document)}
-    fields = (
-        documents.Item(depth=0, text=text.strip(), line=line)
-        for line, text in documents.body(document)
-        if line not in listed and field_of(text, line)
-    )
-    return sorted([*listed.values(), *fields], key=lambda entry: entry.line)
+    levels = {place.line: place.level for place in (*headings, *(head.heading for head in heads))}
+    ends, following = list[int](), [*sorted(levels), last]
+    for head in heads:
+        start = bisect.bisect_right(following, head.heading.line)
+        below = itertools.takewhile(lambda line: levels.get(line, 0) > head.heading.level, following[start:])  # noqa: B023
+        ends.append(following[start + sum(1 for _ in below)])
+    return ends
 
 
-def _planned(index: int, head: Heading, entries: Sequence[documents.Item]) -> PlannedScene:
-    number = _NUMBERED.match(head.text)
-    fields, beats = _content(entries)
+def _planned(index: int, head: Head, lines: Sequence[tuple[int, str]], texts: Mapping[int, str]) -> PlannedScene:
+    content = outline_fields.read(lines, texts, head.rest)
     return PlannedScene(
         index=index,
-        number=int(number[1] or number[2]) if number else None,
-        title=scenes.untitled_number(head.text),
-        line=head.line,
-        fields=fields,
-        beats=tuple(beats),
+        scene_number=head.number,
+        within=head.within,
+        title=head.named.title,
+        heading=head.heading.text,
+        line=head.heading.line,
+        fields=content.fields,
+        beats=tuple(content.beats),
+        ignored=tuple(content.ignored),
     )
 
 
-def _content(entries: Sequence[documents.Item]) -> tuple[dict[str, Field], list[str]]:
+def _outside(body: Sequence[tuple[int, str]], headings: Mapping[int, str], taken: set[int]) -> Iterator[Ignored]:
     """
-    Tell the fields of a scene from its beats: a field has a known name, every other entry is a beat.
+    Return what stands beside the scenes: headings after the first, and the first of the entries below each.
     """
-    fields: dict[str, Field] = {}
-    beats: list[str] = []
-    for entry in entries:
-        field = field_of(entry.text, entry.line)
-        name = _NAMES.get(field.name) if field else None
-        if field is None or name is None:
-            beats.append(entry.text)
-        elif field.value and name == "beats":
-            beats.extend(part.strip() for part in field.value.split(";") if part.strip())
-        elif field.value:
-            fields.setdefault(name, field)
-    return fields, beats
+    told, title = False, min(headings, default=0)
+    for line, text in body:
+        if line in taken or not text.strip():
+            continue
+        if line in headings:
+            told = False
+            named = scene_numbers.of_heading(headings[line])
+            if line != title and (named.number is None or not named.sure) and taken:
+                yield Ignored(line=line, text=text.strip(), reason="a heading that numbers no scene")
+        elif not told and (ITEM.match(text) or field_of(text, line) or text.startswith("|")):
+            told = True
+            yield Ignored(line=line, text=text.strip(), reason="outside of the scenes")

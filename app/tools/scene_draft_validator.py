@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from app import errors
 from app.engine import plain, ports
-from app.tools import arguments, bounds, documents, draft_checks, findings, outlines, scenes
+from app.tools import arguments, bounds, documents, draft_checks, findings, outline_matching, outlines, scenes
 from app.tools.draft_checks import Beat, Check, Draft, Wishes
 from app.tools.findings import Finding
-from app.tools.outlines import Match, Outline
+from app.tools.outline_matching import Match
+from app.tools.outlines import Outline
 from app.tools.scenes import Scene
 from app.tools.workspace import Workspace
 
@@ -52,7 +54,7 @@ class SceneDraftValidator:
         given = arguments.complete(self.name, self.args_schema, args)
         draft = draft_checks.of_scene(_scene(given, workspace))
         outline = _outline(given, workspace)
-        match = _match(outline, given.get("beat"), draft.scene) if outline else None
+        match = _match(workspace, outline, given.get("beat"), draft.scene) if outline else None
         wishes = _wishes(given, draft, outline, match)
         checks = draft_checks.checked(draft, wishes)
         found = findings.ranked(finding for check in checks for finding in check.against)
@@ -79,11 +81,21 @@ def _outline(given: Mapping[str, plain.Json], workspace: Workspace) -> Outline |
     return outlines.of_document(documents.read(workspace, given["outline_path"])) if "outline_path" in given else None
 
 
-def _match(outline: Outline, wanted: str | None, scene: Scene) -> Match | None:
-    if wanted is not None:
-        return outlines.match(outline, wanted)
-    by_number = outlines.match(outline, f"scene {scene.number}") if scene.number is not None else None
-    return by_number or outlines.match(outline, scene.title)
+def _match(workspace: Workspace, outline: Outline, wanted: str | None, scene: Scene) -> Match | None:
+    """
+    Return the planned scene that the task names, else the one that the draft's number, title or file name means.
+
+    Raises:
+        errors.ToolFailed: `scene_ambiguous`; no scene at all is a failed check instead.
+    """
+    by_draft = outline_matching.of_file(scene.document)
+    clue = outline_matching.clue_of(workspace, outline, wanted) if wanted is not None else by_draft
+    try:
+        return outline_matching.find(outline, [clue])
+    except errors.ToolFailed as failure:
+        if failure.code == outline_matching.AMBIGUOUS:
+            raise
+        return None
 
 
 def _wishes(given: Mapping[str, plain.Json], draft: Draft, outline: Outline | None, match: Match | None) -> Wishes:

@@ -4,19 +4,14 @@ Scenes: documents with a number, a title, a point of view and a date, in the ord
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.tools import dates, documents, fields, folders
+from app.tools import dates, documents, fields, folders, scene_numbers
+from app.tools.scene_numbers import SceneNumber
 from app.tools.workspace import Workspace
 
-SCENE_NUMBER = re.compile(r"\b(?:scene|chapter)[\s_-]{0,3}(\d{1,4})\b", re.IGNORECASE)
-"""A scene named by its number, in a heading or a task."""
-
-_LEADING_NUMBER = re.compile(
-    r"^(?:(?:scene|chapter)\s{1,3}\d{1,4}\s{0,3}[:.)–—-]?|\d{1,4}\s{0,3}[:.)–—-])\s{0,3}", re.IGNORECASE
-)
+_ABOVE = ("book", "part", "act", "chapter")
 
 _PLACE_FIELDS = ("place", "location", "setting", "where")
 _LEADING_LINES = 14
@@ -40,10 +35,14 @@ class Scene:
 
     document: documents.Document
     """Its file."""
-    number: int | None
-    """Its number, None where neither front matter nor heading gives one."""
+    scene_number: SceneNumber | None
+    """Its number, with the chapter, act, part or book above it, by front matter, heading or the file's name."""
+    has_number: bool
+    """Whether front matter or heading state the number."""
     title: str
     """Its title without the number."""
+    has_title: bool
+    """Whether front matter or heading state the title."""
     pov: str | None
     """Whose eyes it is told through, as its front matter says."""
     date: dates.StoryDate | None
@@ -52,6 +51,13 @@ class Scene:
     """Where it plays, empty where it does not say."""
     is_flashback: bool
     """Whether it tells of earlier than its place in the story."""
+
+    @property
+    def number(self) -> int | None:
+        """
+        Its bare number, None if it has none.
+        """
+        return None if self.scene_number is None else self.scene_number.number
 
     @property
     def path(self) -> str:
@@ -81,25 +87,27 @@ def read_all(workspace: Workspace, paths: Sequence[str]) -> list[Scene]:
         errors.ToolFailed: a path cannot be read as text.
     """
     found = [of_document(document) for document in folders.read_all(workspace, paths)]
-    return sorted(found, key=lambda scene: (scene.number is None, scene.number or 0))
+    return sorted(found, key=_place)
 
 
 def of_document(document: documents.Document) -> Scene:
     """
-    Read the facts of a scene off its front matter and its first heading.
+    Read the facts of a scene off its front matter, its headings and the name of its file.
     """
-    heading = next(iter(documents.headings(document)), None)
-    stated = document.scalar("scene", "scene_number", "number")
-    written = _leading_fields(document)
-    number = dates.number(stated) if stated else None
-    if number is None and heading:
-        named = SCENE_NUMBER.search(heading.text)
-        number = int(named[1]) if named else None
+    (stated, title), written = _stated(document), _leading_fields(document)
+    by_name = scene_numbers.of_path(document.path)
+    within = dict(by_name.number.within) if by_name.number is not None else {}
+    within |= {kind: int(value) for kind in _ABOVE if (value := document.scalar(kind)) and value.isdecimal()}
+    number = stated or (by_name.number if by_name.sure else None)
+    if number is not None:
+        number = scene_numbers.placed(number, {kind: at for kind, at in within.items() if kind != number.unit})
     date = dates.find(document.scalar(*DATE_FIELDS) or written.get("date", ""), bare_years=True)
     return Scene(
         document=document,
-        number=number,
-        title=untitled_number(document.title),
+        scene_number=number,
+        has_number=stated is not None,
+        title=title or by_name.title or document.title,
+        has_title=bool(title),
         pov=document.scalar("pov", "point_of_view") or written.get("pov"),
         date=date[0] if date else None,
         place=document.scalar(*_PLACE_FIELDS) or written.get("place", ""),
@@ -125,11 +133,29 @@ def _leading_fields(document: documents.Document) -> dict[str, str]:
     return found
 
 
-def untitled_number(title: str) -> str:
+def _stated(document: documents.Document) -> tuple[SceneNumber | None, str]:
     """
-    Return a title without a leading `Scene 21:`.
+    Return the number and the title that the front matter or the headings give; a chapter's heading may stand above.
     """
-    return _LEADING_NUMBER.sub("", title) or title
+    titled = scene_numbers.of_heading(document.scalar("title", "name") or "")
+    heads = [scene_numbers.of_heading(heading.text) for heading in documents.headings(document)]
+    numbers = [head.number for head in heads if head.number is not None and head.sure]
+    counted = [number for number in numbers if number.unit == "scene"]
+    first = heads[0].number if heads and heads[0].sure else None
+    if first is not None and first.unit != "scene" and len(counted) == 1:
+        first = scene_numbers.placed(counted[0], {first.unit or "chapter": first.number, **dict(first.within)})
+    value = scene_numbers.number_of(document.scalar("scene", "scene_number", "number") or "")
+    by_field = None if value is None else SceneNumber(number=value)
+    by_title = titled.number if titled.sure else None
+    named = ["" if head.sure and head.title == head.whole else head.title for head in (titled, *heads[:1])]
+    return by_field or by_title or first, next(filter(None, named), "")
+
+
+def _place(scene: Scene) -> tuple[bool, tuple[int, ...], int, str]:
+    number = scene.scene_number
+    if number is None:
+        return True, (), 0, ""
+    return False, tuple(value for _, value in number.within), number.number, number.letter
 
 
 def label(scene: Scene) -> str:

@@ -52,7 +52,7 @@ def test_the_scene_a_task_names_is_found_first(tmp_path):
     assert payload["canon_paths"] == ["canon/CHAR-kael.md", "canon/ITEM-key.md"]
     reasons = {match["path"]: match["reason"] for match in payload["matches"]}
     assert reasons["canon/CHAR-kael.md"] == "named in Story/SCN-outline.md"
-    assert reasons["Story/Scenes/SCN-the-tower.md"] == "matches scene, 2"
+    assert reasons["Story/Scenes/SCN-the-tower.md"] == "is Scene 2 “The Tower”"
 
 
 def test_a_match_tells_path_score_category_title_and_snippet(tmp_path):
@@ -68,7 +68,7 @@ def test_a_match_tells_path_score_category_title_and_snippet(tmp_path):
         "category": "scene",
         "title": "The Tower",
         "snippet": "The Tower",
-        "reason": "matches tower",
+        "reason": "is Scene 2 “The Tower”",
     }
     scores = [match["score"] for match in payload["matches"]]
     assert scores == sorted(scores, reverse=True)
@@ -214,7 +214,7 @@ def test_an_empty_project_has_no_matches(tmp_path):
         ("SCN-x.md", "", "scene"), ("Scenes/x.md", "", "scene"), ("x.md", "---\nkind: scene\n---\n", "scene"),
         ("SCN-outline.md", "", "outline"), ("x.md", "---\nkind: outline\n---\n", "outline"),
         ("CHAR-x.md", "", "canon"), ("Compendium/x.md", "", "canon"), ("x.md", "---\ntype: item\n---\n", "canon"),
-        ("x.md", "", "other"), ("scenery.txt", "", "scene"),
+        ("x.md", "", "other"), ("scenery.txt", "", "other"),
     ],
 )  # fmt: skip
 def test_a_category_is_stated_or_shown_by_name_and_folder(tmp_path, path, text, category):

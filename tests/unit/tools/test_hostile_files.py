@@ -20,6 +20,9 @@ from tests.unit.tools import stories
 SIZE = 30_000
 """Characters of a hostile file; runaway work would take minutes at this size."""
 
+UNSURE = {"scene_ambiguous", "scene_not_found"}
+"""Codes of a tool that finds no scene in a hostile outline."""
+
 LIMIT_SECONDS = 30.0
 """Processor time: far more than all tools need at this size, far less than runaway work would take."""
 
@@ -112,7 +115,11 @@ def test_a_hostile_text_is_answered_soon_and_small(tmp_path, name):
     )
     started = time.process_time()
     for tool, args in calls("Story/a.md"):
-        check_output(TOOLS.execute(tool, args, workspace))
+        try:
+            check_output(TOOLS.execute(tool, args, workspace))
+        except errors.ToolFailed as failure:
+            assert failure.code in UNSURE
+            assert len(json.dumps(failure.to_json())) < 8_000
 
     assert time.process_time() - started < LIMIT_SECONDS
 
@@ -142,7 +149,7 @@ def test_any_files_give_the_same_bounded_answer_twice(tmp_path_factory, texts):
             output = TOOLS.execute(tool, args, workspace)
         except errors.ToolFailed as failure:
             output, code = None, failure.code
-            assert code == "not_text"
+            assert code in {"not_text", *UNSURE}
         if output is not None:
             check_output(output)
             assert TOOLS.execute(tool, args, workspace) == output
@@ -182,7 +189,7 @@ def test_hostile_arguments_end_in_a_failure_with_a_code(tmp_path, value):
                 output = TOOLS.execute(spec.name, args, workspace) if spec.name != "task_router" else None
             except errors.ToolFailed as failure:
                 told = failure.to_json()
-                assert told["code"] in {"invalid_args", "path_outside_workspace", "file_not_found"}
+                assert told["code"] in {"invalid_args", "path_outside_workspace", "file_not_found", "scene_not_found"}
                 assert len(json.dumps(told)) < 8_000
             else:
                 if output is not None:

@@ -78,7 +78,6 @@ def test_a_beat_that_is_not_told_fails(tmp_path):
         ("# Scene 2: whatever\n\nx", "The Tower"),
         ("# The Tower\n\nx", "The Tower"),
         ("---\ntitle: The Ferry\n---\nx", "The Ferry"),
-        ("---\nscene: 9\ntitle: The Ferry\n---\nx", "The Ferry"),
     ],
 )
 def test_the_scene_of_the_outline_is_found_by_number_or_title(tmp_path, draft, title):
