@@ -298,6 +298,7 @@ class Routed(_Answer):
     initial_args: dict[str, Any]
     routable: bool
     reason: str
+    questions: dict[str, str] = Field(description="What is left open, by argument.")
 
 
 class AgentListed(_Answer):

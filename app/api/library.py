@@ -68,10 +68,10 @@ async def show_recipe(
 @router.post("/route", tags=["recipes"], summary="Find a recipe for a task", responses=declared(answers.Routed, *BODY))
 async def route_task(desk: At, body: bodies.RouteBody) -> Response:
     """
-    Choose a recipe by the task's words, without a model (execution-modes, appendix E).
+    Choose a recipe by the task's words, without a model, and find its arguments in the project.
     """
     await desk.catalogue.settle()
-    return as_json(desk.route(body.description).to_json())
+    return as_json((await asyncio.to_thread(desk.route, body.description)).to_json())
 
 
 @router.get("/tools", tags=["library"], summary="List tools", responses=lists.whole(list[answers.ToolListed]))

@@ -298,7 +298,7 @@ def _room(
         conferences=conferences.Conferences(runs=use_cases, store=kept, library=reference.shelf.library),
         starter=reference.starter,
         catalogue=reference.catalogue,
-        route=reference.route,
+        route=reference.starter.route,
         inventory=inventory.Inventory(library=reference.shelf.library, store=kept, engine=engine),
         health=health.Health(store=kept, engine=engine, working=planner.check),
         metrics=metrics,

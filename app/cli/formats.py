@@ -221,7 +221,8 @@ def routing(found: Mapping[str, Any]) -> str:
     Return what the router chose, and why.
     """
     args = [f"  {name} = {json.dumps(value, ensure_ascii=False)}" for name, value in found["initial_args"].items()]
-    return "\n".join([f"{found['recipe_id'] or 'no recipe'}: {found['reason']}", *args])
+    asked = [f"  {name}: {question}" for name, question in (found.get("questions") or {}).items()]
+    return "\n".join([f"{found['recipe_id'] or 'no recipe'}: {found['reason']}", *args, *asked])
 
 
 def agents(found: Sequence[Mapping[str, Any]]) -> str:

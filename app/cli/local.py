@@ -4,6 +4,7 @@ The client of a project's folder: the use cases, in process.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import json
@@ -278,7 +279,7 @@ class FolderClient:
         """
         Choose a recipe.
         """
-        chosen: dict[str, Any] = self._room.route(description).to_json()
+        chosen: dict[str, Any] = (await asyncio.to_thread(self._room.route, description)).to_json()
         return chosen
 
     async def agents(self) -> list[client.Answer]:

@@ -14,7 +14,11 @@ import jsonschema
 import referencing.exceptions
 
 from app import errors
+from app.control.story_args import Question
 from app.engine import json_schemas, library, plain
+
+MISSING = "missing_arg"
+"""Code of a required argument that nobody has given and the project does not answer."""
 
 _MESSAGE_CHARACTERS = 300
 _MOST_FLAWS = 200
@@ -32,30 +36,35 @@ def validator(recipe: library.Recipe) -> Validator:
 
 
 def fit(
-    args: Mapping[str, plain.Json], recipe: library.Recipe, holding: Validator | None = None
+    args: Mapping[str, plain.Json],
+    recipe: library.Recipe,
+    holding: Validator | None = None,
+    questions: Mapping[str, Question] | None = None,
 ) -> dict[str, plain.Json]:
     """
     Return the arguments with the recipe's defaults filled in.
 
     Args:
         holding: The recipe's `validator`, where the caller has it already.
+        questions: What to ask about arguments that are missing, or that a default does not answer in this project.
 
     Raises:
         errors.ArgsInvalid: with every missing, undeclared and unfit argument, two hundred of them at most.
         errors.RecipeInvalid: `args_schema` is itself broken.
     """
     schema = recipe.args_schema
-    filled = completed(args, recipe)
-    missing, undeclared = _missing(filled, schema), _undeclared(filled, schema)
+    filled, asked = completed(args, recipe), questions or {}
+    missing, undeclared = [*dict.fromkeys([*_missing(filled, schema), *asked])], _undeclared(filled, schema)
     reported = {*missing, *undeclared}
     unfit = _unfit(filled, recipe, holding or validator(recipe))
     found = itertools.chain(
-        map(_missing_flaw, missing),
+        (_missing_flaw(name, asked.get(name)) for name in missing),
         (_undeclared_flaw(name, schema) for name in undeclared),
         (flaw for flaw in unfit if not _tells_again(flaw, reported)),
     )
     if flaws := list(itertools.islice(found, _MOST_FLAWS)):
-        raise errors.ArgsInvalid(_sentence(recipe, missing, undeclared, flaws), flaws=flaws, detail=_facts(missing))
+        sentence = _sentence(recipe, missing, undeclared, flaws, asked)
+        raise errors.ArgsInvalid(sentence, flaws=flaws, detail=_facts(missing, asked))
     return filled
 
 
@@ -108,8 +117,9 @@ def _undeclared(args: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]
     return [name for name in args if name not in known]
 
 
-def _missing_flaw(name: str) -> errors.Flaw:
-    return errors.Flaw(path=f"$.args.{name}", code="missing_arg", message=f"argument {name} is required")
+def _missing_flaw(name: str, question: Question | None) -> errors.Flaw:
+    message = f"argument {name} is required" if question is None else question.text
+    return errors.Flaw(path=f"$.args.{name}", code=MISSING, message=message)
 
 
 def _undeclared_flaw(name: str, schema: Mapping[str, Any]) -> errors.Flaw:
@@ -151,7 +161,17 @@ def _shortened(message: str) -> str:
     return message if len(message) <= _MESSAGE_CHARACTERS else f"{message[:_MESSAGE_CHARACTERS]}…"
 
 
-def _sentence(recipe: library.Recipe, missing: list[str], undeclared: list[str], flaws: list[errors.Flaw]) -> str:
+def _sentence(
+    recipe: library.Recipe,
+    missing: list[str],
+    undeclared: list[str],
+    flaws: list[errors.Flaw],
+    asked: Mapping[str, Question],
+) -> str:
+    if asked and not undeclared:
+        further = [name for name in missing if name not in asked]
+        needs = [f"recipe {recipe.recipe_id} needs {', '.join(further)}"] if further else []
+        return " ".join([*needs, *(question.text for question in asked.values())])
     if missing:
         return f"recipe {recipe.recipe_id} needs {', '.join(missing)}"
     if undeclared:
@@ -164,5 +184,6 @@ def _listed(names: list[str]) -> str:
     return ", ".join(f"{name:.80}" for name in names[:_MOST_NAMED]) + more
 
 
-def _facts(missing: list[str]) -> dict[str, plain.Json]:
-    return {"missing": list(missing)} if missing else {}
+def _facts(missing: list[str], asked: Mapping[str, Question]) -> dict[str, plain.Json]:
+    facts: dict[str, plain.Json] = {"missing": list(missing)} if missing else {}
+    return facts | ({"questions": {name: asked[name].to_json() for name in asked}} if asked else {})

@@ -11,6 +11,7 @@ from typing import Any
 
 from app import errors
 from app.control import arguments, recipe_texts
+from app.control.story_args import Question
 from app.engine import library, plain, ports
 
 
@@ -55,14 +56,16 @@ class Edition:
         with recipe_texts.looked_at(self.recipe.recipe_id, self.recipe.dialect):
             _ = self._encoded, self._validator
 
-    def fit(self, args: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
+    def fit(
+        self, args: Mapping[str, plain.Json], questions: Mapping[str, Question] | None = None
+    ) -> dict[str, plain.Json]:
         """
         Return the arguments with the recipe's defaults filled in.
 
         Raises:
             errors.ArgsInvalid, errors.RecipeInvalid: as `arguments.fit`.
         """
-        return arguments.fit(args, self.recipe, self._validator)
+        return arguments.fit(args, self.recipe, self._validator, questions)
 
     def frozen(self) -> dict[str, plain.Json]:
         """

@@ -38,6 +38,8 @@ class RoutingResult:
     """Whether a recipe fits."""
     reason: str
     """Why this recipe, or why none."""
+    questions: Mapping[str, str] = field(default_factory=dict)
+    """What is to be asked about arguments that neither the description nor the project gives."""
 
     def to_json(self) -> dict[str, plain.Json]:
         """
@@ -48,6 +50,7 @@ class RoutingResult:
             "initial_args": dict(self.initial_args),
             "routable": self.routable,
             "reason": self.reason,
+            "questions": dict(self.questions),
         }
 
 

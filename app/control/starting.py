@@ -5,6 +5,7 @@ Starting: from a request to everything that a run will need, frozen.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,13 +13,13 @@ from pathlib import Path
 
 from app import clock, errors
 from app.agents import documents
-from app.control import arguments, requests
+from app.control import arguments, requests, story_args
 from app.control.editions import Edition
 from app.control.recipes import Catalogue
 from app.control.requests import ResumeRequest, StartRequest
 from app.control.routing import RoutingResult
 from app.control.workspaces import Workspaces
-from app.dialects import registry
+from app.dialects import control_room, registry
 from app.engine import library, plain, runs
 
 _RECIPES_NAMED = 20
@@ -75,6 +76,8 @@ class Starter:
             return await asyncio.to_thread(self.prepare, request, parent, own)
         if own is None:
             await self._catalogue.settle()
+            if self._is_to_be_found(request):
+                return await asyncio.to_thread(self.prepare, request, parent)
         return self.prepare(request, parent, own)
 
     def prepare(
@@ -96,11 +99,12 @@ class Starter:
         requests.check(request)
         depth = self._depth(request, parent)
         edition, seeds = (own, {}) if own is not None else self._chosen(request)
-        recipe, args = edition.recipe, edition.fit({**seeds, **request.args})
+        working_dir = self._workspaces.choose(request.working_dir)
+        recipe, found = edition.recipe, self._found(edition.recipe, request, seeds, working_dir)
+        args = edition.fit({**seeds, **found.args, **request.args}, found.questions)
         arguments.check_options(request.options, recipe)
         self._refuse_unknown_backend(recipe, args)
         self._catalogue.refuse_unready(edition, args)
-        working_dir = self._workspaces.choose(request.working_dir)
         now = self._clock.now()
         run_id, runs_folder = self._ids.run_id(now), self._rules.runs_folder
         return runs.RunStart(
@@ -124,6 +128,22 @@ class Starter:
             owner=request.owner,
             **edition.frozen(),
         )
+
+    def route(self, description: str) -> RoutingResult:
+        """
+        Return the recipe for a description, with the arguments that it and the project give, and what is left open.
+
+        Looks at the files of the project: it is meant for a thread.
+        """
+        routed = self._route(description)
+        if not routed.routable or routed.recipe_id is None:
+            return routed
+        recipe, request = self._catalogue.find(routed.recipe_id).recipe, StartRequest(description=description)
+        if recipe is None:
+            return routed
+        found = self._found(recipe, request, routed.initial_args, self._workspaces.choose(None))
+        questions = {name: question.text for name, question in found.questions.items()}
+        return dataclasses.replace(routed, initial_args={**routed.initial_args, **found.args}, questions=questions)
 
     def check(self, request: StartRequest, parent: runs.RunStart | None = None) -> int:
         """
@@ -192,6 +212,30 @@ class Starter:
         edition = self._catalogue.get(routed.recipe_id)
         known = arguments.declared(edition.recipe.args_schema)
         return edition, {name: value for name, value in routed.initial_args.items() if name in known}
+
+    def _is_to_be_found(self, request: StartRequest) -> bool:
+        try:
+            edition, seeds = self._chosen(request)
+        except errors.ControlRoomError:
+            return False
+        return bool(seeds) or bool(story_args.wanted(edition.recipe, request.args))
+
+    def _found(
+        self, recipe: library.Recipe, request: StartRequest, seeds: Mapping[str, plain.Json], working_dir: str
+    ) -> story_args.Found:
+        """
+        Look in the project for what neither the request nor its words give.
+        """
+        if recipe.dialect != control_room.ControlRoom.name:
+            return story_args.Found()
+        return story_args.find(
+            recipe,
+            {**seeds, **request.args},
+            description=request.description or "",
+            working_dir=working_dir,
+            planned=request.session_plan_task_id is not None,
+            named=frozenset(seeds) - frozenset(request.args),
+        )
 
     def _refuse_unknown_backend(self, recipe: library.Recipe, args: Mapping[str, plain.Json]) -> None:
         name, known = recipe.speaks_through, self._rules.backends

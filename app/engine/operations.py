@@ -168,6 +168,8 @@ class CommitFile(Operation):
     """The text, or `{"blob": <blob reference>}`."""
     overwrite: bool = False
     """Whether an existing file is replaced; otherwise it fails the step."""
+    otherwise: str | None = None
+    """Path that is written where `path` has a file already; None: that fails the step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

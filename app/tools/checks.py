@@ -85,17 +85,24 @@ async def _text(call: ports.Call, text: plain.Json) -> str:
 
 def _commit(workspace: Workspace, operation: operations.CommitFile, text: str, attempt: int) -> WrittenFile:
     """
-    Write the file, unless an earlier try has done it and only its record was lost.
+    Write the file, at its second path where the first has one, unless an earlier try has done it unrecorded.
 
     A later try takes a file with the very same bytes for its own. If it was somebody else's after all, nothing is lost
     either: what should stand there does.
     """
     content = text.encode(errors="replace")
-    if attempt > 1 and workspace.existing_sha256(operation.path) == plain.sha256(content):
-        _sync_folders(workspace.root, workspace.root / operation.path)
-        path = "/".join(components(operation.path))
-        return WrittenFile(path=path, sha256=plain.sha256(content), size_bytes=len(content))
-    return workspace.write_text(operation.path, text, overwrite=operation.overwrite)
+    places = [operation.path, *([operation.otherwise] if operation.otherwise is not None else [])]
+    for place in places if attempt > 1 else ():
+        if workspace.existing_sha256(place) == plain.sha256(content):
+            _sync_folders(workspace.root, workspace.root / place)
+            path = "/".join(components(place))
+            return WrittenFile(path=path, sha256=plain.sha256(content), size_bytes=len(content))
+    try:
+        return workspace.write_text(operation.path, text, overwrite=operation.overwrite)
+    except errors.ToolFailed as failure:
+        if operation.otherwise is None or failure.code != "file_exists":
+            raise
+    return workspace.write_text(operation.otherwise, text, overwrite=operation.overwrite)
 
 
 def _sync_folders(root: Path, path: Path) -> None:

@@ -230,7 +230,10 @@ def _snippet(document: documents.Document, terms: frozenset[str], deep: bool) ->
 
 
 def _by_category(hits: Sequence[_Hit]) -> dict[str, plain.Json]:
-    paths = {category: [hit.file.path for hit in hits if hit.file.category == category] for category in story_files.CATEGORIES}
+    paths = {
+        category: [hit.file.path for hit in hits if hit.file.category == category]
+        for category in story_files.CATEGORIES
+    }
     return {
         "scene_paths": paths["scene"],
         "canon_paths": paths["canon"],

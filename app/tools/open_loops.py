@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from app.tools import loop_signs, matching, outline_matching
 from app.tools.loop_signs import Line, Loop, Place
-from app.tools.outlines import Outline
+from app.tools.outlines import Outline, PlannedScene
 from app.tools.scenes import Scene
 
 _SAME_MATTER = 0.6

@@ -9,7 +9,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from app.engine import plain, ports
-from app.tools import arguments, bounds, documents, findings, matching, outline_fields, outline_matching, outlines, scene_matching
+from app.tools import (
+    arguments,
+    bounds,
+    documents,
+    findings,
+    matching,
+    outline_fields,
+    outline_matching,
+    outlines,
+    scene_matching,
+)
 from app.tools.findings import Finding
 from app.tools.outline_fields import Ignored
 from app.tools.outline_matching import Match
@@ -157,7 +167,9 @@ def _gaps(outline: Outline, planned: PlannedScene) -> Iterator[Finding]:
 
 def _steps(outline: Outline) -> Iterator[Finding]:
     for before, planned in itertools.pairwise(outline.scenes):
-        same = (before.scene_number and before.scene_number.within) == (planned.scene_number and planned.scene_number.within)
+        same = (before.scene_number and before.scene_number.within) == (
+            planned.scene_number and planned.scene_number.within
+        )
         if same and before.number is not None and planned.number is not None and planned.number > before.number + 1:
             missing = f"{before.number + 1} to {planned.number - 1}"
             yield _finding(

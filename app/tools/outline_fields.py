@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from app.tools.fields import ITEM, Field, field_of, split_list
+from app.tools.fields import ITEM, Field, field_of
 
 _NAMES = {
     "pov": "pov", "point_of_view": "pov",
@@ -206,4 +206,3 @@ def _line(number: int, text: str, headings: Mapping[int, str]) -> _Line | None:
     found = field_of(bare, number)
     is_field = found is not None and len(found.name.split("_")) <= _FIELD_WORDS
     return _Line(kind="field" if is_field else "prose", depth=-1, text=bare, line=number)
-

@@ -21,7 +21,8 @@ _PLAIN_LEVEL = 7
 _PLAIN_CHARACTERS = 120
 _UNDERLINE = re.compile(r"\s{0,3}(={3,}|-{3,})\s*")
 _PLAIN_HEAD = re.compile(
-    r"(?:\*\*|__)?(?:book|volume|part|act|chapter|scene|scn)[\s#-]{0,3}\w{1,20}(?:\s{0,2}[:.,|–—-].*|(?:\*\*|__)?\s*)", re.IGNORECASE
+    r"(?:\*\*|__)?(?:book|volume|part|act|chapter|scene|scn)[\s#-]{0,3}\w{1,20}(?:\s{0,2}[:.,|–—-].*|(?:\*\*|__)?\s*)",
+    re.IGNORECASE,
 )
 _ORDERED = re.compile(r"\s{0,24}(\d{1,4})[.)]\s")
 _CHECKBOX = re.compile(r"\[[ xX]\]\s+")
@@ -63,7 +64,7 @@ def all_headings(document: documents.Document) -> list[Heading]:
     lines = dict(documents.body(document))
     for line, text in lines.items():
         before, after = lines.get(line - 1, ""), lines.get(line + 1, "")
-        if line in marked or not text.strip() or ITEM.match(text) or before.strip() and line - 1 not in marked:
+        if line in marked or not text.strip() or ITEM.match(text) or (before.strip() and line - 1 not in marked):
             continue
         underline = _UNDERLINE.fullmatch(after)
         if underline and not text.startswith(("|", ">")):
@@ -201,10 +202,11 @@ def _entered(above: dict[str, int], number: SceneNumber) -> dict[str, int]:
     """
     unit = number.unit or ""
     larger = _CONTAINERS[: _CONTAINERS.index(unit)]
-    return {kind: value for kind, value in above.items() if kind in larger} | dict(number.within) | {unit: number.number}
+    return (
+        {kind: value for kind, value in above.items() if kind in larger} | dict(number.within) | {unit: number.number}
+    )
 
 
 def _mark(line: str) -> SceneNumber | None:
     ordered = _ORDERED.match(line)
     return SceneNumber(number=int(ordered[1]), unit=None) if ordered else None
-

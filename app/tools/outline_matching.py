@@ -158,6 +158,9 @@ def _failure(outline: Outline, clues: Sequence[Clue], choice: Choice) -> errors.
         message = f"{place} has no scenes that can be read; write each as a heading such as `## Scene 1: Title`."
     elif choice.tied:
         message = f"{shown} can mean {_listed(named, 'or')} of {place}. {_HOW}."
+    elif clues and clues[0].sure and clues[0].numbers:
+        near = f" It has {_listed(named, 'and')}." if named else ""
+        message = f"{place} has no {clues[0].numbers[0]} as {shown} says.{near} {_HOW}."
     else:
         near = f" The nearest are {_listed(named, 'and')}." if named else ""
         message = f"{place} has no scene that {shown} surely means.{near} {_HOW}."

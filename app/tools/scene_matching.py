@@ -17,6 +17,7 @@ _SURE_WORDS = 0.6
 _MARGIN = 0.1
 _NAME_COVERED = 0.6
 _CANDIDATES = 6
+_NEAREST = 3
 _PATH = re.compile(r"[^\n]{1,1024}\.(?i:md|markdown|txt|text)")
 _QUOTED = re.compile(r"[\"“‘`]([^\"“”‘’`\n]{1,200})[\"”’`]")
 _TASK_WORDS = frozenset(
@@ -171,20 +172,29 @@ class Catalog:
         ]
         found = [index for index in possible if (own := self.targets[index].number) is not None and number.means(own)]
         above = set(number.within)
-        full = [index for index in found if (own := self.targets[index].number) is not None and above <= set(own.within)]
+        full = [
+            index for index in found if (own := self.targets[index].number) is not None and above <= set(own.within)
+        ]
         return full or found
 
     def _by_sure_number(self, clue: Clue, numbered: Sequence[int]) -> Choice:
         named = self._titled(clue.titles)
         if not numbered:
-            near = sorted(named) or self._ranked(clue)[:_CANDIDATES]
-            return Choice(index=None, candidates=tuple(near))
+            return Choice(index=None, candidates=tuple(sorted(named) or self._next_to(clue)))
         if named and not named & set(numbered):
             return Choice(index=None, candidates=(*numbered, *sorted(named)), tied=True)
         agreeing = [index for index in numbered if index in named]
         if not agreeing and len(numbered) > 1 and len(clue.numbers) == 1:
             agreeing = [index for index in numbered if index in self._held(clue)]
         return _one_of(agreeing or numbered, 1.0, "number")
+
+    def _next_to(self, clue: Clue) -> list[int]:
+        """
+        Return the scenes whose numbers are nearest to one that there is not.
+        """
+        wanted = clue.numbers[0].number
+        near = sorted(self._by_number, key=lambda number: (abs(number - wanted), number))[:_NEAREST]
+        return sorted(index for number in near for index in self._by_number[number])[:_CANDIDATES]
 
     def _by_its_title(self, clue: Clue, numbered: Sequence[int]) -> Choice:
         named = self._titled(clue.titles) or self._held(clue)
@@ -210,7 +220,9 @@ class Catalog:
         found: set[int] = set()
         for title in titles:
             same = self._by_title.get(_key(title), set()) if _key(title) else set()
-            exact = {index for index in same if matching.tokens(title) in map(matching.tokens, self.targets[index].titles)}
+            exact = {
+                index for index in same if matching.tokens(title) in map(matching.tokens, self.targets[index].titles)
+            }
             found |= exact or same
         return found
 

@@ -51,6 +51,7 @@ _VERSION = re.compile(
 _TAG = re.compile(rf"(?:{_NAMES})[\s_-]+", re.IGNORECASE)
 # "draft the scene I like" names no scene I.
 _GOES_ON = re.compile(r"\s{1,3}[^\W\d_]")
+_ROMAN_PARTS = ((50, "L"), (40, "XL"), (10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I"))
 _MOST_IN_RANGE = 200
 _HEADING_CHARACTERS = 400
 
@@ -156,12 +157,36 @@ def in_text(text: str) -> list[tuple[SceneNumber, int, int]]:
         else:
             runs.append([label])
     found: list[tuple[SceneNumber, int, int]] = []
+    taken = 0
     for labels in runs:
         number, start, end = _combined(labels), labels[0].start(), labels[-1].end()
-        if number is not None:
-            found.append((number, start, end))
-            found.extend((further, start, end) for further in _further(text, number, end))
+        if number is not None and start >= taken:
+            further, taken = _further(text, number, end)
+            found.extend((each, start, end) for each in (number, *further))
     return found
+
+
+def labelled(text: str) -> list[tuple[str, int, int]]:
+    """
+    Return which numbers of a path are labelled: `chapter`, `scene`, …, with the places of the numbers.
+    """
+    found = [*_LABELLED.finditer(text), *_SHORT_LABELS.finditer(text)]
+    return [(_kind(label), *label.span("value")) for label in sorted(found, key=lambda label: label.start())]
+
+
+def like(written: str, number: int) -> str:
+    """
+    Return a number in the manner of another one: `007`, `IV`, `iv`, or in plain figures.
+    """
+    if written.isdecimal():
+        return str(number).zfill(len(written) if written.startswith("0") else 0)
+    if _roman(written) is None or not 0 < number < 90:
+        return str(number)
+    roman, rest = "", number
+    for worth, letters in _ROMAN_PARTS:
+        roman += letters * (rest // worth)
+        rest %= worth
+    return roman if written.isupper() else roman.lower()
 
 
 def number_of(text: str) -> int | None:
@@ -263,7 +288,10 @@ def _combined(labels: Sequence[re.Match[str]]) -> SceneNumber | None:
     return placed(values[innermost], within)
 
 
-def _further(text: str, first: SceneNumber, end: int) -> list[SceneNumber]:
+def _further(text: str, first: SceneNumber, end: int) -> tuple[list[SceneNumber], int]:
+    """
+    Return the scenes that a list or a range goes on with, and where it ends.
+    """
     found: list[SceneNumber] = []
     while (more := _SEVERAL.match(text, end)) and len(found) < _MOST_IN_RANGE:
         value, before = _value(more["value"], first.unit), found[-1].number if found else first.number
@@ -277,7 +305,7 @@ def _further(text: str, first: SceneNumber, end: int) -> list[SceneNumber]:
         letter = value.letter
         found.append(SceneNumber(number=value.number, letter=letter, unit=first.unit, within=first.within))
         end = more.end()
-    return found
+    return found, end
 
 
 def _kind(label: re.Match[str]) -> str:

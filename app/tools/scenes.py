@@ -144,8 +144,7 @@ def _stated(document: documents.Document) -> tuple[SceneNumber | None, str]:
     first = heads[0].number if heads and heads[0].sure else None
     if first is not None and first.unit != "scene" and len(counted) == 1:
         first = scene_numbers.placed(counted[0], {first.unit or "chapter": first.number, **dict(first.within)})
-    value = scene_numbers.number_of(document.scalar("scene", "scene_number", "number") or "")
-    by_field = None if value is None else SceneNumber(number=value)
+    by_field = scene_numbers.of_heading(f"Scene {document.scalar('scene', 'scene_number', 'number') or ''}").number
     by_title = titled.number if titled.sure else None
     named = ["" if head.sure and head.title == head.whole else head.title for head in (titled, *heads[:1])]
     return by_field or by_title or first, next(filter(None, named), "")

@@ -105,17 +105,26 @@ class Story:
         """
         Return the path that a scene which is not written yet gets, in the manner of those that are.
         """
-        planned, names = located.planned, [file.path for file in self.scenes]
-        if planned is None or located.outline is None:
-            return str(PurePosixPath(_folder(names) or _NEW_FOLDER, f"SCN-{_slug(located.label)}.md"))
+        planned, outline, names = located.planned, located.outline, [file.path for file in self.scenes]
+        if planned is None or outline is None:
+            return str(PurePosixPath(folder_of(names) or _NEW_FOLDER, f"SCN-{_slug(located.label)}.md"))
         title = _slug(planned.title) if planned.title != planned.heading else ""
         model = _model(names, planned)
-        if model is None:
-            folder = PurePosixPath(located.outline.path).parent / _NEW_FOLDER
-            parts = ["SCN", *(f"{kind[:2]}{value}" for kind, value in planned.within)]
-            parts += [f"{planned.number:02}"] if planned.number is not None else []
-            return str(folder / f"{'-'.join([*parts, *filter(None, [title])])}.md")
-        return _renamed(model, planned, title)
+        path = None if model is None else _renamed(model, planned, title)
+        if path is not None and self._is(path, outline, planned):
+            return path
+        folder = folder_of(names) or str(PurePosixPath(outline.path).parent / _NEW_FOLDER)
+        parts = ["SCN", *(f"{kind[:2]}{value}" for kind, value in planned.within)]
+        parts += [f"sc{planned.number:02}"] if planned.number is not None and len(parts) > 1 else []
+        parts += [f"{planned.number:02}"] if planned.number is not None and len(parts) == 1 else []
+        return str(PurePosixPath(folder, f"{'-'.join([*parts, *filter(None, [title])])}.md"))
+
+    def _is(self, path: str, outline: Outline, planned: PlannedScene) -> bool:
+        """
+        Return whether the name of a file leads back to its scene, as a later task needs it.
+        """
+        choice = outline_matching.catalog(outline).choose(scene_matching.of_path(path))
+        return choice.index == planned.index
 
     def _scenes(self) -> list[StoryFile]:
         """
@@ -220,17 +229,18 @@ def _numbers_replaced(
     """
     Return a path up to its last number with other numbers, padded alike, and whether a title follows it.
     """
-    head, end = "", 0
+    head, end, letter = "", 0, planned.scene_number.letter if planned.scene_number else ""
+    labels = {kind: place for kind, *place in reversed(scene_numbers.labelled(stem))}
     for kind in [kind for kind in ("book", "part", "act", "chapter", "scene") if kind in own]:
-        place = next((found for found in _DIGITS.finditer(stem, end) if int(found[0]) == own[kind]), None)
-        if place is None:
-            if kind in {"scene"} or wanted.get(kind, own[kind]) != own[kind]:
+        bare = (found.span() for found in _DIGITS.finditer(stem, end) if int(found[0]) == own[kind])
+        place = labels.get(kind) or next(bare, None)
+        value = wanted.get(kind, own[kind])
+        if place is None or place[0] < end:
+            if kind == "scene" or value != own[kind]:
                 return None
             continue
-        value = wanted.get(kind, own[kind])
-        head += stem[end : place.start()] + str(value).zfill(len(place[0]) if place[0].startswith("0") else 0)
-        end = place.end()
-    letter = planned.scene_number.letter if planned.scene_number else ""
+        head += stem[end : place[0]] + scene_numbers.like(stem[place[0] : place[1]], value)
+        end = place[1]
     return head + letter, bool(re.search(r"[^\W\d_]{2}", stem[end:]))
 
 
@@ -242,7 +252,9 @@ def _slug(title: str) -> str:
     return "-".join(re.findall(r"[^\W_]+", re.sub("['’]", "", title.lower()))[:_SLUG_WORDS])
 
 
-def _folder(names: Sequence[str]) -> str | None:
+def folder_of(names: Sequence[str]) -> str | None:
+    """
+    Return the folder in which most files are.
+    """
     folders = Counter(str(PurePosixPath(name).parent) for name in names)
     return max(sorted(folders), key=lambda folder: folders[folder], default=None)
-

@@ -4,6 +4,7 @@ Advancing: one pass over a plan; what its runs tell is settled, and what can be 
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import logging
 from collections.abc import Collection, Mapping
@@ -55,7 +56,7 @@ class Advance:
         await self._scoper.settle()
         for task in known.tasks:
             if _is_unscoped(task):
-                known = known.with_task(self._scoper.scoped(known, task))
+                known = known.with_task(await asyncio.to_thread(self._scoper.scoped, known, task))
         return rules.settled(known, {})
 
     async def advance(

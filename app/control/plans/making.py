@@ -4,6 +4,7 @@ Making: what people ask of plans and tasks, as plans and tasks to be kept.
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -59,7 +60,7 @@ class Maker:
         wanted = tasks.numbered(new.tasks)
         edits.check_graph(wanted)
         await self._scoper.settle()
-        found = edits.in_order(self._scoped(plan, wanted, new.tasks))
+        found = edits.in_order(await asyncio.to_thread(self._scoped, plan, wanted, new.tasks))
         return rules.settled(dataclasses.replace(plan, tasks=found), {})
 
     def refuse_unready(self, plan: plans.Plan) -> None:

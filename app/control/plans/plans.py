@@ -4,6 +4,7 @@ Session plans: everything that can be asked of them, whoever asks (execution-mod
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
@@ -181,7 +182,7 @@ class Plans:
         """
         existed = False
 
-        def change(plan: plans.Plan, at: str) -> plans.Plan:
+        async def change(plan: plans.Plan, at: str) -> plans.Plan:
             nonlocal existed
             existed = edits.is_added(plan, new)
             if existed:
@@ -189,7 +190,7 @@ class Plans:
             # A repetition names the revision that was seen before the first request, so this comes second.
             rules.expect(plan, revision)
             moves.expect_chief_away(plan)
-            return edits.with_new_task(plan, self._maker.task(plan, new), at)
+            return edits.with_new_task(plan, await asyncio.to_thread(self._maker.task, plan, new), at)
 
         return Created(plan=await self._change(session_id, None, change), existed=existed)
 
@@ -203,9 +204,9 @@ class Plans:
             errors.Conflict: `task_begun`.
         """
 
-        def change(plan: plans.Plan, at: str) -> plans.Plan:
+        async def change(plan: plans.Plan, at: str) -> plans.Plan:
             task = edits.editable(plan, task_id)
-            return edits.with_edit(plan, self._maker.edited(plan, task, edit), at)
+            return edits.with_edit(plan, await asyncio.to_thread(self._maker.edited, plan, task, edit), at)
 
         return await self._change(session_id, revision, change)
 
@@ -229,9 +230,9 @@ class Plans:
             errors.Conflict: `task_begun`.
         """
 
-        def change(plan: plans.Plan, at: str) -> plans.Plan:
+        async def change(plan: plans.Plan, at: str) -> plans.Plan:
             task = edits.answerable(plan, task_id)
-            return edits.with_answer(plan, self._maker.answered(plan, task, answer), at)
+            return edits.with_answer(plan, await asyncio.to_thread(self._maker.answered, plan, task, answer), at)
 
         return await self._change(session_id, revision, change)
 

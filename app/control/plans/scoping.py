@@ -239,6 +239,9 @@ class Scoper:
         if recipe is None or any(flaw.path == _RECIPE for flaw in wants.flaws):
             return f"{wants.flaws[0].message.rstrip('.')}. {self._which_recipe()}"[:QUESTION_CHARACTERS]
         rules: Mapping[str, Any] = recipe.args_schema.get("properties") or {}
+        asked = wants.error.detail.get("questions", {}) if wants.error is not None else {}
+        if asked and not wants.flaws and set(wants.missing) <= set(asked):
+            return " ".join(asked[name]["question"] for name in wants.missing)[:QUESTION_CHARACTERS]
         missing = [_described(name, rules.get(name)) for name in wants.missing]
         wrong = [f"{flaw.path.removeprefix('$.args.')} ({flaw.message})" for flaw in wants.flaws]
         asks = f"The recipe {_shown(recipe)} must be told more: what is "

@@ -4,6 +4,7 @@ Taking over: what the chief has made of an intent becomes the tasks of its plan,
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Callable
 
@@ -75,7 +76,8 @@ class Chief:
         except (errors.ControlRoomError, ValueError, LookupError, TypeError, AttributeError) as error:
             message = f"what the chief's run {run_id} has left are no tasks: {error!s:.300}"
             raise errors.InputRefused(message, code=UNUSABLE, detail={"run_id": run_id}) from error
-        return tuple(self._scoper.scoped(plan, task) for task in edits.in_order(found))
+        ordered = edits.in_order(found)
+        return await asyncio.to_thread(lambda: tuple(self._scoper.scoped(plan, task) for task in ordered))
 
 
 def _request(plan: plans.Plan) -> StartRequest:

@@ -63,13 +63,21 @@ async def commit_outputs(ctx: ports.Context, values: refs.Values) -> None:
     """
     for output in ctx.run.recipe.get("outputs", ()):
         slot, key = output["slot"], f"commit.{output['slot']}"
-        place = _place(key, slot, *refs.sources(prompts.named_in_path(output["path"])))
+        wanted = [output[name] for name in ("path", "otherwise") if name in output]
+        named = [reference for path in wanted for reference in prompts.named_in_path(path)]
+        place = _place(key, slot, *refs.sources(named))
         try:
-            path = await prompts.path(values, output["path"])
+            paths = [await prompts.path(values, path) for path in wanted]
         except refs.BrokenReference as error:
             raise await refused(ctx, values, key, place, error) from error
-        commit = operations.CommitFile(path=path, text=values.of(slot).part, overwrite=output.get("overwrite", False))
-        successful(await ctx.perform(key, commit, place))
+        commit = operations.CommitFile(
+            path=paths[0],
+            text=values.of(slot).part,
+            overwrite=output.get("overwrite", False),
+            otherwise=paths[1] if len(paths) > 1 else None,
+        )
+        record = successful(await ctx.perform(key, commit, place))
+        values.wrote(slot, record.output["path"] if isinstance(record.output, dict) else paths[0])
 
 
 async def open_findings(ctx: ports.Context, values: refs.Values) -> None:

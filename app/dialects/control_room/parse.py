@@ -191,11 +191,21 @@ class _Survey:
                 continue
             if reference.root != refs.TASK:
                 yield from self._unwritten(reference.root, before, place, "unreachable_ref_root")
-            elif (problem := refs.task_problem(reference, declared)) is not None:
+                continue
+            problem = refs.task_problem(reference, declared) or self._output_problem(reference, place)
+            if problem is not None:
                 yield json_schemas.flaw(place, *problem)
         for place, found, _ in self._reference_objects:
             if not (len(found) == 1 and isinstance(found["$ref"], str)):
                 yield json_schemas.flaw(place, "invalid_ref", "a $ref object holds one text and nothing beside it")
+
+    def _output_problem(self, reference: refs.Reference, place: _Place) -> tuple[str, str] | None:
+        if reference.steps[:1] != (refs.OUTPUTS,):
+            return None
+        slots = [_text(output, "slot") for _, output in _objects(self._document, "outputs")]
+        if place[0] == "dod" and len(reference.steps) == 2 and reference.steps[1] in slots:
+            return None
+        return "unreachable_ref_root", f"{reference.text} can stand in dod only, with the slot of an output"
 
     def _declared(self) -> Collection[str]:
         declared = self._document.get("args_schema")
@@ -219,7 +229,9 @@ class _Survey:
         end = len(self._steps)
         for name in ("outputs", "dod"):
             for place, part in _objects(self._document, name):
-                yield from ((where, text, end) for where, text in _path_references(part.get("path"), (*place, "path")))
+                for field in ("path", "otherwise"):
+                    for where, text in _path_references(part.get(field), (*place, field)):
+                        yield where, text, end
         for where, text in _path_references(self._document.get("findings"), ("findings",)):
             yield where, text, end
 
@@ -235,7 +247,11 @@ class _Survey:
             if slot in seen:
                 yield json_schemas.flaw(here, "duplicate_slot", f"{slot} is written twice")
             seen.add(slot)
-            yield from _bad_template(output.get("path"), (*place, "path"))
+            for field in ("path", "otherwise"):
+                yield from _bad_template(output.get(field), (*place, field))
+            if output.get("overwrite") is True and "otherwise" in output:
+                message = "is never written: overwrite replaces the file at path"
+                yield json_schemas.flaw((*place, "otherwise"), "exclusive_fields", message)
 
     def _of_checks(self) -> Iterator[errors.Flaw]:
         for place, check in _objects(self._document, "dod"):

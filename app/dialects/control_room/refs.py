@@ -14,7 +14,9 @@ from app.engine import json_text, plain, ports, records, slots
 
 TASK = "task"
 """Root of everything that the run was given; no slot may have this name."""
-TASK_FIELDS = ("description", "args", "initial_args", "session_plan_task_id", "run_id")
+OUTPUTS = "outputs"
+"""Below `task`, the paths that the recipe's outputs were written to, by slot."""
+TASK_FIELDS = ("description", "args", "initial_args", "session_plan_task_id", "run_id", OUTPUTS)
 """What stands below the root `task`; `args` and `initial_args` are one object."""
 
 _MAX_CHARACTERS = 500
@@ -97,12 +99,13 @@ class Values:
     def __init__(self, ctx: ports.Context) -> None:
         self._ctx = ctx
         self._filled: dict[str, Filled] = {}
-        self._task = {
+        self._task: dict[str, plain.Json] = {
             "description": ctx.run.description,
             "args": ctx.run.args,
             "initial_args": ctx.run.args,
             "session_plan_task_id": ctx.run.session_plan_task_id,
             "run_id": ctx.run.run_id,
+            OUTPUTS: dict[str, str](),
         }
 
     def fill(self, name: str, filled: Filled) -> None:
@@ -111,6 +114,12 @@ class Values:
         """
         self._filled[name] = filled
         self._ctx.fill(name, filled.slot)
+
+    def wrote(self, slot: str, path: str) -> None:
+        """
+        Keep the path that a slot's text was written to.
+        """
+        self._task[OUTPUTS][slot] = path
 
     def of(self, name: str) -> Filled:
         """

@@ -127,6 +127,7 @@ def _output() -> _Schema:
             "default": False,
             "description": "Whether an existing file is replaced; otherwise it fails the step.",
         },
+        otherwise={"$ref": "#/$defs/path", "description": "File that is written where `path` has one already."},
     )
 
 

@@ -58,6 +58,7 @@ def test_one_recipe_that_fits_is_taken():
         "initial_args": {},
         "routable": True,
         "reason": "The phrase draft scene occurs in the description.",
+        "questions": {},
     }
 
 
@@ -240,6 +241,7 @@ def test_a_description_with_paths_starts_the_draft_of_a_scene(bundled):
         },
         "routable": True,
         "reason": "",
+        "questions": {},
     }
 
 
