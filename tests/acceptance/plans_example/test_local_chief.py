@@ -49,7 +49,7 @@ def test_all_of_it_on_the_local_model(tmp_path: Path) -> None:
     ended = _gone(project)
 
     assert ended["status"] == "done", ended
-    drafts = list((project.path / "Drafts").glob("*.md"))
+    drafts = [*(project.path / "Drafts").glob("*.md"), *(project.path / "Story/Scenes").glob("*locked*.md")]
 
     assert len(drafts) == len([task for task in ended["tasks"] if task["recipe_id"] == "creative_draft_scene"])
 

@@ -61,16 +61,23 @@ def project(tmp_path: Path) -> programs.Project:
     return journey.make_project(tmp_path / "example", chief=json.dumps(CHIEF))
 
 
+def plan_args(project: programs.Project, run_id: str) -> dict:
+    """
+    Return the arguments that a run was started with.
+    """
+    return json.loads((project.data / "runs" / run_id / "start.json").read_text())["args"]
+
+
 def test_the_plan_of_the_specification_runs_from_intent_to_done(project: programs.Project) -> None:
     """
-    The chief splits the intent, a person answers two questions, approves and starts; four runs write two drafts.
+    The chief splits the intent, a person answers its question, approves and starts; the files of the scenes are found.
     """
     with programs.service(project) as service, service.http() as http:
         plan = Journey.begin(http)
         split = plan.split()
 
         assert split["created_by"] == "chief"
-        assert journey.statuses(split) == [(1, "pending"), (2, "needs_scoping"), (3, "blocked"), (4, "needs_scoping")]
+        assert journey.statuses(split) == [(1, "pending"), (2, "blocked"), (3, "blocked"), (4, "needs_scoping")]
         assert [task["recipe_id"] for task in split["tasks"]] == [
             "creative_draft_scene",
             "creative_draft_scene",
@@ -80,11 +87,9 @@ def test_the_plan_of_the_specification_runs_from_intent_to_done(project: program
 
         tasks = journey.by_id(split)
 
-        assert (tasks[2]["asked_by"], tasks[4]["asked_by"]) == ("system", "chief")
-        assert "scene_path" in tasks[2]["scoping_question"]
+        assert (tasks[2]["scoping_question"], tasks[4]["asked_by"]) == (None, "chief")
         assert tasks[4]["scoping_question"] == "Which themes need foreshadowing?"
 
-        plan.answer(2, "It is the scene behind the second lock.", args=SCENES["22"])
         plan.answer(4, THEMES)
         plan.move("approve")
         plan.move("start")
@@ -101,8 +106,10 @@ def test_the_plan_of_the_specification_runs_from_intent_to_done(project: program
     assert runs[1]["completed_at"] <= runs[2]["created_at"]
     assert runs[2]["completed_at"] <= runs[3]["created_at"]
     assert runs[4]["created_at"] <= runs[2]["created_at"]
-    for task in (1, 2):
-        assert (project.path / "Drafts" / f"{runs[task]['run_id']}.md").read_text().strip() == WRITTEN.strip()
+    for path in (f"Drafts/{runs[1]['run_id']}.md", SCENES["22"]["scene_path"]):
+        assert (project.path / path).read_text().strip() == WRITTEN.strip()
+    checked = plan_args(project, runs[3]["run_id"])["scene_paths"]
+    assert checked == [SCENES["21"]["scene_path"], SCENES["22"]["scene_path"]]
     assert [(row["session_id"], row["status"], row["tasks"]) for row in listed] == [
         (plan.session_id, "done", {"done": 4})
     ]
@@ -118,7 +125,6 @@ def test_agents_see_their_task_and_nothing_of_the_plan(project: programs.Project
     with programs.service(project) as service, service.http() as http:
         plan = Journey.begin(http)
         plan.split()
-        plan.answer(2, "It is the scene behind the second lock.", args=SCENES["22"])
         plan.answer(4, THEMES)
         plan.move("approve")
         plan.move("start")
@@ -147,7 +153,6 @@ def test_the_plan_outlives_kills(project: programs.Project) -> None:
     with programs.service(project) as service, service.http() as http:
         plan = Journey(http, plan.session_id)
         plan.split()
-        plan.answer(2, "The next one.", args=SCENES["22"])
         plan.answer(4, THEMES)
         plan.move("approve")
         plan.move("start")
