@@ -106,7 +106,7 @@ def test_the_plan_of_the_specification_runs_from_intent_to_done(project: program
     assert runs[1]["completed_at"] <= runs[2]["created_at"]
     assert runs[2]["completed_at"] <= runs[3]["created_at"]
     assert runs[4]["created_at"] <= runs[2]["created_at"]
-    for path in (f"Drafts/{runs[1]['run_id']}.md", SCENES["22"]["scene_path"]):
+    for path in (f"Drafts/{runs[1]['run_id']}.md", str(SCENES["22"]["scene_path"])):
         assert (project.path / path).read_text().strip() == WRITTEN.strip()
     checked = plan_args(project, runs[3]["run_id"])["scene_paths"]
     assert checked == [SCENES["21"]["scene_path"], SCENES["22"]["scene_path"]]

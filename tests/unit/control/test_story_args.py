@@ -155,7 +155,7 @@ def test_a_new_scene_keeps_its_name_through_the_system(tmp_path, project):
     The outline tool finds by the new path the scene that the description meant, before the file is there and after.
     """
     stories.write(tmp_path, PROJECTS[project])
-    workspace, tools = Workspace(tmp_path), registry.bundled_tools(lambda text: None)
+    workspace, tools = Workspace(tmp_path), registry.bundled_tools(routing.Router([]).route)
     outline = found(tmp_path, "Review outline").args.get("outline_path", "Story/SCN-outline.md")
     planned = tools.execute("outline_analyzer", {"outline_path": outline}, workspace).payload["scenes"]
     for scene in planned:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from app import errors
+from app.control import routing
 from app.tools import outline_fields, registry, scene_numbers
 from tests.unit.tools import stories
 
@@ -37,7 +38,7 @@ def test_an_example_is_true(tmp_path, tool, args, told):
     """
     The tool gives what stands below its call, or fails with the code that stands there.
     """
-    workspace, tools = stories.write(tmp_path, FILES), registry.bundled_tools(lambda text: None)
+    workspace, tools = stories.write(tmp_path, FILES), registry.bundled_tools(routing.Router([]).route)
     try:
         found = tools.execute(tool, json.loads(args), workspace).payload
     except errors.ToolFailed as failure:
@@ -60,7 +61,7 @@ def test_every_field_and_every_tool_of_stories_is_on_the_page():
     """
     Nothing that is read is undocumented.
     """
-    tools = set(registry.bundled_tools(lambda text: None).names()) - {"task_router"}
+    tools = set(registry.bundled_tools(routing.Router([]).route).names()) - {"task_router"}
 
     assert {tool for tool in tools if f"`{tool}`" in PAGE or f" {tool}" in PAGE} == tools
     assert [name for name in outline_fields.FIELDS if f"| `{name}` |" not in PAGE] == []
