@@ -110,6 +110,7 @@ class StepShown(_Answer):
     agent_id: str | None = None
     output_slot: str | None = None
     output_preview: str | None = None
+    finish: Literal["length"] | None = Field(default=None, description="`length`: the reply reached its longest.")
     gate_id: str | None = Field(default=None, description="Gate that the step waits at.")
     key: str = Field(description="Name of the step within its run, for ever.")
     attempt: int

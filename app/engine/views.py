@@ -133,7 +133,17 @@ def finished_step(record: Record) -> dict[str, plain.Json]:
     Return a step as the consolidated answer shows it (execution-modes, appendix D).
     """
     line = record.line
-    names = ("step_id", "phase", "status", "tool", "agent_archetype", "agent_id", "output_slot", "output_preview")
+    names = (
+        "step_id",
+        "phase",
+        "status",
+        "tool",
+        "agent_archetype",
+        "agent_id",
+        "output_slot",
+        "output_preview",
+        "finish",
+    )
     shown = {name: line[name] for name in names if line.get(name) is not None}
     shown |= {"key": record.key, "attempt": record.attempt}
     shown |= {"started_at": record.started_at, "completed_at": record.completed_at}

@@ -381,6 +381,9 @@ def test_the_variables_of_the_document_are_those_in_use() -> None:
 
         assert f"| {' | '.join(cells)} |".replace("|  |", "| |").replace("|  |", "| |") in text
         assert f"`{program.path_variable}`" in text
+        assert (
+            f"| `{name}` | {f'`{program.limit_variable}`' if program.limit_variable else 'cannot be limited'} |" in text
+        )
         assert all(f"`~/{known}`" in text for known in program.known_paths)
 
 
