@@ -71,6 +71,10 @@ class Abilities:
     """Codes that an empty reply leads to; None: the backend passes it on, and its caller judges."""
     unknown: tuple[str, ...] = ("unknown_agent_session",)
     """Codes that a conversation which does not exist leads to."""
+    cut_off: tuple[str | None, ...] = ()
+    """Codes that a reply at its longest leads to; None: the backend passes on what there is; none: it does not tell."""
+    limits: bool = False
+    """Whether it can limit replies."""
     patience_seconds: float = 30.0
     """How long a service that is always busy or broken is endured here."""
     limit_seconds: float = 12.0
@@ -325,18 +329,20 @@ _SERVICE = Abilities(
     chosen=("other-model", "other-model"),
     busy=("rate_limited",),
     broken=("agent_error",),
+    cut_off=(None,),
+    limits=True,
     patience_seconds=60.0,
 )
 
 PLANS: Mapping[str, Plan] = {
     "claude-code": Plan(
         program="claude",
-        abilities=Abilities(chosen=("haiku", "haiku"), tells_cost=True),
+        abilities=Abilities(chosen=("haiku", "haiku"), tells_cost=True, cut_off=("reply_cut_off",), limits=True),
         build=_program("claude", "claude-code"),
     ),
     "codex": Plan(
         program="codex",
-        abilities=Abilities(chosen=("other-model", "other-model")),
+        abilities=Abilities(chosen=("other-model", "other-model"), cut_off=(None,)),
         build=_program("codex", "codex"),
     ),
     "gemini": Plan(
@@ -346,17 +352,19 @@ PLANS: Mapping[str, Plan] = {
     ),
     "opencode": Plan(
         program="opencode",
-        abilities=Abilities(chosen=("fake/other-model", "other-model"), tells_cost=True),
+        abilities=Abilities(
+            chosen=("fake/other-model", "other-model"), tells_cost=True, cut_off=(None,), limits=True
+        ),
         build=_program("opencode", "opencode"),
     ),
     "github-copilot": Plan(
         program="copilot",
-        abilities=Abilities(chosen=("other-model", "other-model")),
+        abilities=Abilities(chosen=("other-model", "other-model"), limits=True),
         build=_program("copilot", "github-copilot"),
     ),
     "qwen": Plan(
         program="qwen",
-        abilities=Abilities(chosen=("other-model", "other-model")),
+        abilities=Abilities(chosen=("other-model", "other-model"), limits=True),
         build=_program("qwen", "qwen"),
     ),
     "acp opencode": Plan(

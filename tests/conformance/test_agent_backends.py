@@ -295,6 +295,27 @@ async def test_the_standing_instruction_reaches_the_model(house: House) -> None:
     assert "Speak like MARLOWE." in house.model.asked[0].everything
 
 
+@needs(lambda abilities: abilities.cut_off)
+async def test_a_reply_at_its_longest_is_told(house: House) -> None:
+    """What there is of a reply that the model could not end comes with the reason, or the program's loss of it does."""
+    house.say(Reply(text="The rain falls on the", cut=True))
+    reply = await house.backend.prompt(house.prompt("Tell it."))
+    code = reply.error.code if reply.error else None
+
+    assert (reply.finish, code in house.abilities.cut_off) == ("length", True), reply
+    assert reply.text == ("" if code else "The rain falls on the")
+
+
+@needs(lambda abilities: abilities.limits)
+async def test_a_limit_reaches_the_model(house: House) -> None:
+    """The longest reply that a step allows is what the model is asked for."""
+    house.say(Reply(text="PONG"))
+    await house.backend.prompt(house.prompt("Say it.", max_tokens=777))
+
+    limits = {house.model.asked[-1].body.get(name) for name in ("max_tokens", "max_completion_tokens")}
+    assert limits - {None} == {777}
+
+
 async def test_tokens_and_price_are_told(house: House) -> None:
     """A reply brings the tokens that its requests took, and the price where the backend knows one."""
     if not house.abilities.is_told:
