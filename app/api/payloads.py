@@ -69,7 +69,7 @@ class Payloads:
         if not body:
             return None
         if not _is_json(headers.get("content-type", "")):
-            return problems.of_status(415, "the body must be application/json in UTF-8")
+            return problems.of_status(415, "the body must be JSON in UTF-8 with Content-Type: application/json")
         try:
             check(body)
         except errors.InputRefused as error:

@@ -299,7 +299,7 @@ EXAMPLES: Mapping[str, problems.Problem] = {
             detail="the body is larger than 1048576 bytes",
             facts={"max_bytes": 1048576},
         ),
-        problems.of_status(415, "the body must be application/json in UTF-8"),
+        problems.of_status(415, "the body must be JSON in UTF-8 with Content-Type: application/json"),
         problems.Problem(
             status=422,
             code="unroutable",

@@ -27,7 +27,7 @@ FLAGS = {
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.argument("recipe_id", required=False, metavar="RECIPE-ID")
-@click.option("--backend", metavar="NAME", help="Backend that all steps speak through.  [default: claude-code]")
+@click.option("--backend", metavar="NAME", help="Backend that all steps speak through; by default the project's.")
 @click.option("--list", "listing", is_flag=True, help="List the recipes with their descriptions.")
 @click.option("--dry-run", is_flag=True, help="Print the recipe's steps, transitions and guardrails; start nothing.")
 @click.option("--verbose", is_flag=True, help="Log steps, outcomes and transitions to stderr.")

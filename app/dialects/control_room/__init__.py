@@ -136,7 +136,7 @@ def _agent_flaws(recipe: library.Recipe, registry: library.Library, index: int, 
         yield json_schemas.flaw((*place, "agent_archetype"), "unknown_archetype", message)
     if template is None:
         hint = json_schemas.nearest(step["prompt_type"], registry.prompts)
-        message = f"there is no prompt template {step['prompt_type']!r:.80}{hint}"
+        message = f"prompts.json has no template {step['prompt_type']!r:.80}{hint}"
         yield json_schemas.flaw((*place, "prompt_type"), "unknown_prompt_type", message)
     if agent is None or template is None:
         return
