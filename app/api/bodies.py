@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from app import errors
 from app.control import gates, issues, requests
+from app.engine import issues as engine_issues
 
 _Text = Annotated[str, Field(max_length=requests.DESCRIPTION_CHARACTERS)]
 LabelName = Annotated[str, Field(pattern=requests.LABEL_NAME_PATTERN)]
@@ -164,6 +165,7 @@ class IssueBody(BaseModel):
     kind: Annotated[str, Field(pattern=issues.KIND_PATTERN)] = Field(
         "note", description="What sort of issue it is, in a word of small letters."
     )
+    severity: engine_issues.Severity | None = Field(None, description="How bad it is.")
     run_id: str | None = Field(None, description="Run that it is about.")
     session_id: str | None = Field(
         None, description="Work session that it belongs to; by default that of the run, or of the receipts."
@@ -188,6 +190,7 @@ class IssueEditBody(BaseModel):
 
     title: _Title | None = Field(None, description="Another title.")
     body: _Body | None = Field(None, description="Another body.")
+    severity: engine_issues.Severity | None = Field(None, description="Another severity.")
     status: Literal["open", "closed"] | None = Field(None, description="Closes it, or opens it again.")
     note: Annotated[str, Field(min_length=1, max_length=issues.NOTE_CHARACTERS)] | None = Field(
         None, description="What is to be said with it; kept behind the notes before."

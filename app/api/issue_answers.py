@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.api.instants import At
+from app.engine import issues
 
 
 class _Answer(BaseModel):
@@ -24,7 +25,9 @@ class IssueListed(_Answer):
     title: str
     status: Literal["open", "closed"]
     kind: str = Field(description="What sort of issue it is: `dod`, `finding`, or any word of whoever made it.")
-    run_id: str | None = Field(description="Run that made it, or that it is about.")
+    severity: issues.Severity | None = Field(description="How bad it is; null where nobody said.")
+    recipe_id: str | None = Field(description="Recipe whose check found it.")
+    run_id: str | None = Field(description="Run that found it last, or that it is about.")
     session_id: str | None = Field(description="Work session that it belongs to.")
     key: str | None = Field(description="Step that made it.")
     created_at: At
@@ -51,6 +54,7 @@ class IssueShown(IssueListed):
     facts: dict[str, Any] = Field(description="Fields for programs, e.g. the failed check.")
     receipts: list[str] = Field(description="Receipts that prove it.")
     closed_at: At | None
+    closed_by: str | None = Field(description="Run whose check found nothing any more; null where a person closed it.")
     edited_at: At | None = Field(description="When a person last changed its title or body.")
     notes: list[IssueNote]
     request_sha256: str | None = Field(description="Hash of the request that made it under an `Idempotency-Key`.")

@@ -21,6 +21,10 @@ DRAINED_BYTES = 64 * 1024 * 1024
 
 _WITH_BODIES = frozenset({"POST", "PUT", "PATCH"})
 _GONE = -1
+_NULL = errors.RequestInvalid(
+    "$: must be an object, or be left out where it may be",
+    flaws=[errors.Flaw(path="$", code="wrong_type", message="must be an object, or be left out where it may be")],
+)
 
 
 class Payloads:
@@ -74,7 +78,7 @@ class Payloads:
             check(body)
         except errors.InputRefused as error:
             return http_errors.problem(error)
-        return None
+        return http_errors.problem(_NULL) if body.strip() == b"null" else None
 
 
 def check(body: bytes) -> None:

@@ -133,6 +133,8 @@ class IssuesQuery(_ListQuery):
     run_id: _Plain | None = Field(None, description="Only issues of this run.")
     session_id: _Plain | None = Field(None, description="Only issues of this work session.")
     kind: _Plain | None = Field(None, description="Only issues of this kind.", examples=["dod"])
+    severity: issues.Severity | None = Field(None, description="Only issues of this severity.")
+    recipe_id: _Plain | None = Field(None, description="Only issues that checks of this recipe found.")
     limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Most issues of a page.")
     cursor: _Cursor | None = Field(None, description="Where the page begins, from the `Link` of the one before.")
 

@@ -230,7 +230,9 @@ def _equipment(
         operations.Check.kind: checks.CheckPerformer(places),
         operations.CheckEvidence.kind: evidence.EvidencePerformer(places, kept.prove_receipt),
         operations.CommitFile.kind: checks.CommitFilePerformer(places),
-        operations.OpenIssue.kind: issue_performer.IssuePerformer(kept.issues.open, world.clock),
+        **dict.fromkeys(
+            issue_performer.KINDS, issue_performer.IssuePerformer(kept.issues, world.clock, project.project)
+        ),
         operations.Refusal.kind: refusals.RefusalPerformer(),
         operations.Skip.kind: refusals.SkipPerformer(),
         file_operations.FindFiles.kind: find_files.FindFilesPerformer(places),

@@ -16,15 +16,18 @@ def issues(found: Sequence[Mapping[str, Any]]) -> str:
     """
     if not found:
         return "there are no such issues"
-    rows = [(issue["issue_id"], issue["status"], issue["kind"], issue["created_at"], issue["title"]) for issue in found]
-    return formats.table(("issue_id", "status", "kind", "created_at", "title"), rows)
+    names = ("issue_id", "status", "kind", "severity", "created_at", "title")
+    return formats.table(names, [[issue[name] for name in names] for issue in found])
 
 
 def issue(found: Mapping[str, Any]) -> str:
     """
     Return an issue with all that was said to it.
     """
-    names = ("issue_id", "status", "kind", "run_id", "session_id", "key", "created_at", "closed_at", "revision")
+    names = (
+        "issue_id", "status", "kind", "severity", "recipe_id", "run_id", "session_id", "key", "created_at", "closed_at",
+        "revision",
+    )  # fmt: skip
     heading = [f"{name}: {found[name]}" for name in names if found[name] is not None]
     proofs = [f"receipts: {', '.join(found['receipts'])}"] if found["receipts"] else []
     notes = [f"{note['at']} ({note['status']}): {note['text']}" for note in found["notes"]]

@@ -11,6 +11,9 @@ import click
 from app.cli import endings, issue_formats, options
 from app.cli.access import Access
 
+SEVERITIES = ("error", "warning", "hint")
+"""Severities of issues; a test compares them with the engine's."""
+
 _note = click.option("--note", metavar="TEXT", help="What is to be said with it.")
 _revision = click.option("--revision", type=click.IntRange(1), metavar="N", help="Refuse if it has been changed since.")
 
@@ -27,6 +30,8 @@ def issues() -> None:
 @click.option("--run", "run_id", metavar="ID", help="Only issues of this run.")
 @click.option("--session", "session_id", metavar="ID", help="Only issues of this work session.")
 @click.option("--kind", metavar="WORD", help="Only issues of this kind, e.g. dod or finding.")
+@click.option("--severity", type=click.Choice(SEVERITIES), help="Only issues of this severity.")
+@click.option("--recipe", "recipe_id", metavar="ID", help="Only issues that checks of this recipe found.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=100, help="Most issues to show.")
 @options.as_json
 @options.anywhere
@@ -55,6 +60,7 @@ def show(place: options.Place, as_json: bool, issue_id: str) -> int:
 @click.argument("title")
 @click.option("--body", default="", metavar="TEXT", help="What there is to say.")
 @click.option("--kind", default="note", metavar="WORD", help="What sort of issue it is.  [default: note]")
+@click.option("--severity", type=click.Choice(SEVERITIES), help="How bad it is.")
 @click.option("--run", "run_id", metavar="ID", help="Run that it is about.")
 @click.option("--session", "session_id", metavar="ID", help="Work session that it belongs to.")
 @click.option("--receipt", "receipts", multiple=True, metavar="ID", help="Receipt that proves it; may be repeated.")
@@ -103,13 +109,14 @@ def reopen(place: options.Place, as_json: bool, issue_id: str, **edit: Any) -> i
 @click.argument("issue_id")
 @click.option("--title", metavar="TEXT", help="Another title.")
 @click.option("--body", metavar="TEXT", help="Another body.")
+@click.option("--severity", type=click.Choice(SEVERITIES), help="Another severity.")
 @_note
 @_revision
 @options.as_json
 @options.anywhere
 def edit_(place: options.Place, as_json: bool, issue_id: str, **edit: Any) -> int:
     """
-    Change the title or body of an issue, or add a note.
+    Change the title, body or severity of an issue, or add a note.
     """
     return _edited(place, as_json, issue_id, **edit)
 

@@ -32,9 +32,6 @@ KIND_PATTERN = r"^[a-z0-9][a-z0-9_.-]{0,63}$"
 RECEIPTS = 100
 """Most receipts that are named by hand."""
 
-NOTES = 1000
-"""Most notes of an issue."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewIssue:
@@ -48,6 +45,8 @@ class NewIssue:
     """What there is to say."""
     kind: str = issues.KIND
     """What sort of issue it is, in a word."""
+    severity: issues.Severity | None = None
+    """How bad it is."""
     run_id: str | None = None
     """Run that it is about."""
     session_id: str | None = None
@@ -62,6 +61,9 @@ class NewIssue:
         Return the hash that tells a repetition from another issue with the same key.
         """
         asked = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+        if self.severity is None:
+            # As the release before did, which knew of none.
+            del asked["severity"]
         return plain.sha256(plain.canonical(plain.plain({**asked, "idempotency_key": None})))
 
 
@@ -87,6 +89,8 @@ class Edit:
     """Another title."""
     body: str | None = None
     """Another body."""
+    severity: issues.Severity | None = None
+    """Another severity."""
     status: issues.Status | None = None
     """Closes it, or opens it again."""
     note: str | None = None
@@ -161,6 +165,7 @@ class Issues:
             title=new.title,
             body=new.body,
             kind=new.kind,
+            severity=new.severity,
             run_id=new.run_id,
             session_id=session_id,
             receipts=list(dict.fromkeys(new.receipts)),
@@ -181,7 +186,7 @@ class Issues:
             errors.Conflict: `issue_changed`, with the issue as it is; `too_many_notes`; `issue_damaged`.
             errors.NoRoom: it cannot be written.
         """
-        if edit.title is edit.body is edit.status is edit.note is None:
+        if all(getattr(edit, name) is None for name in ("title", "body", "severity", "status", "note")):
             _refuse([errors.Flaw(path="$", code="missing", message="names nothing that is to be changed")])
         _refuse(_flaws(edit.title, edit.body, edit.note, None))
         at, said = clock.stamp(self._clock.now()), self._masked(title=edit.title, body=edit.body, note=edit.note)
@@ -247,14 +252,14 @@ def _edited(known: issues.Issue | None, edit: Edit, said: dict[str, Any], at: st
         told = f"the issue {present['issue_id']} has been changed meanwhile: its revision is {present['revision']}"
         raise errors.Conflict(told, code="issue_changed", detail={"issue": present})
     texts = {name: said[name] for name in ("title", "body") if name in said}
-    changed = present | texts
+    changed = present | texts | ({} if edit.severity is None else {"severity": edit.severity})
     if changed != present:
         changed["edited_at"] = at
     if edit.status not in (None, present["status"]):
-        changed |= {"status": edit.status, "closed_at": at if edit.status == "closed" else None}
+        changed |= {"status": edit.status, "closed_at": at if edit.status == "closed" else None, "closed_by": None}
     if "note" in said:
-        if len(present["notes"]) >= NOTES:
-            raise errors.Conflict(f"the issue {present['issue_id']} has {NOTES} notes", code="too_many_notes")
+        if len(present["notes"]) >= issues.NOTES:
+            raise errors.Conflict(f"the issue {present['issue_id']} has {issues.NOTES} notes", code="too_many_notes")
         changed["notes"] = [*present["notes"], {"at": at, "text": said["note"], "status": changed["status"]}]
     if changed == present:
         return known

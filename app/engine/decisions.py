@@ -168,6 +168,8 @@ class Decisions:
 
     def _resume(self, line: Mapping[str, Any]) -> None:
         # A run that another process only left behind goes on as it was, its questions and times included.
+        if self.ended is not None:
+            self.overrides["resumed"] = True
         if self.ended is not None or line["dead"]:
             self.due.clear()
             self.asked.clear()

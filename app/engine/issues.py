@@ -14,9 +14,21 @@ from app.engine import plain
 Status = Literal["open", "closed"]
 """Whether something is still to be done."""
 
+Severity = Literal["error", "warning", "hint"]
+"""`error`: both cannot be true, or a check failed; `warning`: probably a slip; `hint`: worth a look."""
+
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "hint")
+"""All severities, the worst first."""
+
+NOTES = 1000
+"""Most notes of an issue."""
+
 KIND = "note"
 """Kind of an issue whose record names none."""
 
+_TEXTS_OR_NULL = (
+    "severity", "recipe_id", "run_id", "session_id", "key", "closed_at", "closed_by", "edited_at", "request_sha256",
+)  # fmt: skip
 _LONG_AGO = "1970-01-01T00:00:00.000Z"
 
 Issue: TypeAlias = Mapping[str, plain.Json]
@@ -40,8 +52,12 @@ class IssueSummary:
     """`open` or `closed`."""
     kind: str
     """What sort of issue it is: `dod`, `finding`, or any word of whoever made it."""
+    severity: str | None
+    """One of `SEVERITIES`; None where nobody said."""
+    recipe_id: str | None
+    """Recipe whose check found it."""
     run_id: str | None
-    """Run that made it, or that it is about."""
+    """Run that found it last, or that it is about."""
     session_id: str | None
     """Work session that it belongs to."""
     key: str | None
@@ -74,6 +90,10 @@ class IssueQuery:
     """Only those of this session."""
     kind: str | None = None
     """Only those of this kind."""
+    severity: str | None = None
+    """Only those of this severity."""
+    recipe_id: str | None = None
+    """Only those that checks of this recipe found."""
     limit: int = 100
     """Most issues to return, 1 to 1,000."""
     cursor: tuple[str, str] | None = None
@@ -134,6 +154,8 @@ def made(
     receipts: list[str],
     facts: Issue | None = None,
     key: str | None = None,
+    severity: str | None = None,
+    recipe_id: str | None = None,
     request_sha256: str | None = None,
 ) -> dict[str, plain.Json]:
     """
@@ -147,6 +169,8 @@ def made(
         "title": title,
         "body": body,
         "kind": kind,
+        "severity": severity,
+        "recipe_id": recipe_id,
         "facts": dict(facts or {}),
         "status": "open",
         "run_id": run_id,
@@ -156,6 +180,7 @@ def made(
         "created_at": at,
         "updated_at": at,
         "closed_at": None,
+        "closed_by": None,
         "edited_at": None,
         "revision": 1,
         "notes": [],
@@ -180,8 +205,9 @@ def whole(issue: Issue) -> dict[str, plain.Json]:
         receipts=[],
     )
     known = {name: issue[name] for name, value in blank.items() if name in issue and _alike(issue[name], value)}
-    optional = ("run_id", "session_id", "key", "closed_at", "edited_at", "request_sha256")
-    known |= {name: issue[name] for name in optional if isinstance(issue.get(name), str)}
+    known |= {name: issue[name] for name in _TEXTS_OR_NULL if isinstance(issue.get(name), str)}
+    if known.get("severity") not in SEVERITIES:
+        known["severity"] = None
     if known.get("status") != "closed":
         known["status"] = "open"
     return blank | known
@@ -193,15 +219,31 @@ def again(known: Issue, found: Issue) -> Issue:
 
     It is open once more. The words of a person stay; where nobody has changed them, those of the new finding count.
     """
-    present = whole(known)
-    kept = ("title", "body") if present["edited_at"] is not None else ()
-    fresh = ("title", "body", "kind", "facts", "receipts")
+    present: dict[str, Any] = whole(known)
+    kept = ("title", "body", "severity") if present["edited_at"] is not None else ()
+    fresh = ("title", "body", "severity", "kind", "facts", "receipts", "run_id", "session_id", "key")
     changed = present | {name: found[name] for name in fresh if name in found and name not in kept}
-    changed |= {"status": "open", "closed_at": None}
+    at = str(found.get("created_at", present["updated_at"]))
+    if present["closed_by"] is not None:
+        changed["notes"] = _noted(present, at, f"Found again by the run {found.get('run_id')}.", "open")
+    changed |= {"status": "open", "closed_at": None, "closed_by": None}
     if changed == present:
         return known
-    at = found.get("created_at", present["updated_at"])
     return changed | {"updated_at": at, "revision": present["revision"] + 1}
+
+
+def closed(known: Issue | None, at: str, run_id: str, note: str) -> Issue | None:
+    """
+    Return what a record becomes when a run's check finds nothing any more: closed, with a note; a closed one stays.
+    """
+    if known is None:
+        return None
+    present = whole(known)
+    if present["status"] == "closed":
+        return known
+    changed: dict[str, Any] = present | {"status": "closed", "closed_at": at, "closed_by": run_id, "updated_at": at}
+    changed["notes"] = _noted(present, at, note, "closed")
+    return changed | {"revision": changed["revision"] + 1}
 
 
 def summary(issue: Issue) -> IssueSummary:
@@ -211,6 +253,11 @@ def summary(issue: Issue) -> IssueSummary:
     shown = whole(issue)
     at = {name: _instant(shown[name]) for name in ("created_at", "updated_at")}
     return IssueSummary(**{name: shown[name] for name in IssueSummary.__slots__} | at)
+
+
+def _noted(present: Issue, at: str, text: str, status: str) -> list[plain.Json]:
+    notes: Any = present["notes"]
+    return [*notes, {"at": at, "text": text, "status": status}] if len(notes) < NOTES else list(notes)
 
 
 def _instant(text: str) -> str:

@@ -228,7 +228,8 @@ class Command(Operation):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenIssue(Operation):
     """
-    Make an issue record; its id is derived from run and key, so that a repetition makes no second one.
+    Make an issue record; its id is derived from run and key, or from what was found, so that a repetition makes no
+    second one. The output is `{"issue_id"}`.
     """
 
     kind: ClassVar[str] = "open_issue"
@@ -241,6 +242,10 @@ class OpenIssue(Operation):
     """Fields for machines, e.g. the failed check."""
     receipts: tuple[str, ...] = ()
     """Receipts that prove it."""
+    severity: str | None = None
+    """`error`, `warning` or `hint`; None where nobody said."""
+    identity: Mapping[str, plain.Json] | None = None
+    """`{kind, file, words}` of a finding, by which the same recipe finds its issue again, and the `files` it names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,6 +78,8 @@ class RunStart:
     """Data directory it was begun in."""
     adopted: bool = False
     """Whether start.json was made afterwards, from a folder written by hand."""
+    resumed: bool = False
+    """Whether the run was sent on after it had ended."""
 
     def to_json(self) -> dict[str, plain.Json]:
         """

@@ -335,7 +335,8 @@ class FolderLog:
         overrides = dict(facts.get("overrides") or {})
         if self._start.run_id != self.run_id or self._start.data_directory_id != self._data_directory_id:
             overrides["data_directory_id"] = self._data_directory_id
-        start = self._start.overridden(self.loaded.decisions.overrides | overrides)
+        sent_on = {"resumed": True} if self.loaded.decisions.ended is not None else {}
+        start = self._start.overridden(self.loaded.decisions.overrides | overrides | sent_on)
         at = self._now()
         # Before the line: the row may err towards unfinished only.
         await self._means.index.move(runs.Transition.queue(self.run_id, at))

@@ -12,6 +12,8 @@ from app.engine import issues, receipts, runs, states, stores
 from app.storage import index
 from app.storage.index import IndexedRun, ReceiptPlace
 
+_ISSUE_FILTERS = ("status", "run_id", "session_id", "kind", "severity", "recipe_id")
+
 
 class MemoryIndex:
     """
@@ -224,7 +226,7 @@ def _finished(run: stores.RunSummary) -> bool:
 
 
 def _is_asked_for(issue: issues.IssueSummary, query: issues.IssueQuery) -> bool:
-    wanted = {name: getattr(query, name) for name in ("status", "run_id", "session_id", "kind")}
+    wanted = {name: getattr(query, name) for name in _ISSUE_FILTERS}
     behind = query.cursor is None or _age_of_issue(issue) < query.cursor
     return behind and all(value is None or getattr(issue, name) == value for name, value in wanted.items())
 

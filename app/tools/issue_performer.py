@@ -1,50 +1,141 @@
 """
-Perform the opening of issues.
+Perform what runs do with issues: open them, and close those whose cause is gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any
 
-from app import clock
-from app.engine import issues, operations, plain, ports, records
+from app import clock, errors
+from app.engine import issue_operations, issues, operations, plain, ports, records, runs
 
-OpenIssue = Callable[[issues.Issue], Awaitable[None]]
-"""Keep an issue record; kept again, what a person has made of it meanwhile stays."""
+KINDS = (operations.OpenIssue.kind, issue_operations.CloseFindings.kind, issue_operations.CloseFailedChecks.kind)
+"""Kinds of operations that are performed here."""
+
+FINDING = "finding"
+"""Kind of the issues of findings."""
+
+_PAGE = 1000
 
 
 class IssuePerformer:
     """
-    Write one issue record. Its id comes from run and key, so that a repetition finds its own.
+    Write issue records. Their ids are derived, so that a repetition finds its own.
     """
 
-    def __init__(self, open_issue: OpenIssue, clock: clock.Clock) -> None:
-        self._open_issue = open_issue
+    def __init__(self, kept: issues.IssueStore, clock: clock.Clock, project: Path) -> None:
+        """
+        Args:
+            project: Folder that workspaces are named relative to, so that findings keep their identity if it moves.
+        """
+        self._kept = kept
         self._clock = clock
+        self._project = project
 
     async def perform(self, call: ports.Call) -> records.Result:
         """
-        Perform one try of an `operations.OpenIssue`; the output is `{"issue_id"}`.
+        Perform one try of an `operations.OpenIssue`, `CloseFindings` or `CloseFailedChecks`.
         """
         operation = call.operation
-        assert isinstance(operation, operations.OpenIssue)
-        name = issue_id(call.run.run_id, call.key)
-        facts = plain.plain(operation.facts)
-        await self._open_issue(
+        if isinstance(operation, operations.OpenIssue):
+            return await self._open(call, operation)
+        if isinstance(operation, issue_operations.CloseFindings):
+            closed = [name async for name in self._close_findings(call, operation)]
+        else:
+            assert isinstance(operation, issue_operations.CloseFailedChecks)
+            closed = [name async for name in self._close_checks(call, operation)]
+        return records.Result(output={"closed": closed}, summary=f"{len(closed)} issues closed")
+
+    async def _open(self, call: ports.Call, operation: operations.OpenIssue) -> records.Result:
+        run, facts = call.run, plain.plain(operation.facts)
+        name, recipe_id = issue_id(run.run_id, call.key), None
+        if operation.identity is not None:
+            recipe_id, workspace = run.recipe_id, self._workspace(call)
+            name = finding_id(workspace, recipe_id, operation.identity)
+            facts |= {"identity": {**operation.identity, "workspace": workspace}}
+        await self._kept.open(
             issues.made(
                 name,
-                clock.stamp(self._clock.now()),
+                self._now(),
                 title=operation.title,
                 body=operation.body,
                 kind=str(facts.get("kind") or issues.KIND),
-                run_id=call.run.run_id,
-                session_id=call.run.session_id,
+                run_id=run.run_id,
+                session_id=run.session_id,
                 receipts=list(operation.receipts),
                 facts=facts,
                 key=call.key,
+                severity=operation.severity,
+                recipe_id=recipe_id,
             )
         )
         return records.Result(output={"issue_id": name}, summary=plain.preview(operation.title))
+
+    async def _close_findings(self, call: ports.Call, operation: issue_operations.CloseFindings) -> AsyncIterator[str]:
+        run, workspace, found = call.run, self._workspace(call), frozenset(operation.found)
+        note = f"Not found any more by the run {run.run_id}."
+
+        def is_gone(known: issues.Issue) -> bool:
+            return not _is_newer(known, run) and _is_about(known, workspace, operation.looked_at)
+
+        def change(known: issues.Issue | None) -> issues.Issue | None:
+            gone = known is not None and is_gone(known)
+            return issues.closed(known, self._now(), run.run_id, note) if gone else known
+
+        async for summary in self._findings(run.recipe_id):
+            was_closed = summary.status == "closed" and summary.updated_at < run.created_at
+            if summary.issue_id in found or was_closed or not await self._holds(summary.issue_id, is_gone):
+                continue
+            if await self._closed(summary.issue_id, change, run.run_id):
+                yield summary.issue_id
+
+    async def _close_checks(
+        self, call: ports.Call, operation: issue_operations.CloseFailedChecks
+    ) -> AsyncIterator[str]:
+        run_id = call.run.run_id
+
+        def change(known: issues.Issue | None) -> issues.Issue | None:
+            return issues.closed(known, self._now(), run_id, f"The check is met now, by the run {run_id}.")
+
+        for key in operation.keys:
+            if await self._closed(issue_id(run_id, key), change, run_id):
+                yield issue_id(run_id, key)
+
+    async def _holds(self, name: str, fact: Callable[[issues.Issue], bool]) -> bool:
+        # Read before it is changed: a change that changes nothing costs a sync all the same.
+        try:
+            return fact(await self._kept.get(name))
+        except (errors.NotFound, errors.Conflict):
+            return False
+
+    async def _closed(self, name: str, change: issues.Change, run_id: str) -> bool:
+        # One that a try before an interruption has closed counts as well.
+        try:
+            left = await self._kept.change(name, change)
+        except (errors.NotFound, errors.Conflict):
+            return False
+        return left.get("status") == "closed" and left.get("closed_by") == run_id
+
+    async def _findings(self, recipe_id: str) -> AsyncIterator[issues.IssueSummary]:
+        cursor: tuple[str, str] | None = None
+        while True:
+            query = issues.IssueQuery(kind=FINDING, recipe_id=recipe_id, limit=_PAGE, cursor=cursor)
+            page = await self._kept.list(query)
+            for summary in page:
+                yield summary
+            if len(page) < _PAGE:
+                return
+            cursor = (page[-1].created_at, page[-1].issue_id)
+
+    def _workspace(self, call: ports.Call) -> str:
+        folder = Path(os.path.abspath(call.run.working_dir))
+        return folder.relative_to(self._project).as_posix() if folder.is_relative_to(self._project) else str(folder)
+
+    def _now(self) -> str:
+        return clock.stamp(self._clock.now())
 
 
 def issue_id(run_id: str, key: str) -> str:
@@ -52,3 +143,33 @@ def issue_id(run_id: str, key: str) -> str:
     Return `iss_` and twenty hexadecimal digits.
     """
     return f"iss_{plain.sha256(f'{run_id}:{key}'.encode())[:20]}"
+
+
+def finding_id(workspace: str, recipe_id: str, identity: Mapping[str, plain.Json]) -> str:
+    """
+    Return the id of a finding's issue, the same for every run that finds it.
+    """
+    named = {name: identity.get(name) for name in ("kind", "file", "words")}
+    return f"iss_{plain.sha256(plain.canonical({**named, 'workspace': workspace, 'recipe_id': recipe_id}))[:20]}"
+
+
+def _is_newer(known: issues.Issue, run: runs.RunStart) -> bool:
+    # What another run has found since this one began was perhaps not there to be looked at.
+    own = run.run_id in (known.get("run_id"), known.get("closed_by"))
+    return not own and str(known.get("updated_at")) > run.created_at
+
+
+def _is_about(known: issues.Issue, workspace: str, looked_at: tuple[str, ...]) -> bool:
+    """
+    Tell whether everything that a finding of this workspace is about was looked at.
+    """
+    facts: Any = known.get("facts") or {}
+    identity = facts.get("identity")
+    if not isinstance(identity, dict) or identity.get("workspace") != workspace:
+        return False
+    about = identity.get("files") or identity.get("looked_at") or ()
+    return bool(about) and all(isinstance(path, str) and _covers(looked_at, path) for path in about)
+
+
+def _covers(looked_at: tuple[str, ...], path: str) -> bool:
+    return any(folder == "." or path == folder or path.startswith(f"{folder}/") for folder in looked_at)

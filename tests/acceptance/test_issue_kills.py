@@ -5,11 +5,13 @@ The service, killed between the file of an issue and its row, and started again.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from tests.acceptance.forked_service import Service
+from tests.integration.project import Project, tool_step
 
 
 @pytest.mark.parametrize("point", ["before_write", "before_rename", "after_rename"])
@@ -83,3 +85,53 @@ def test_a_request_that_was_cut_off_is_made_again(tmp_path: Path, point: str) ->
     assert again.status_code == (200 if point == "after_rename" else 201)
     assert third.status_code == 200
     assert row["issue_id"] == again.json()["issue_id"] == third.json()["issue_id"]
+
+
+@pytest.mark.parametrize("point", ["before_write", "before_rename", "after_rename"])
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_kill_while_findings_are_closed_leaves_none_open(tmp_path: Path, point: str, nth: int) -> None:
+    """A check that dies while it closes what it has not found again closes all of it in the next service."""
+    project = Project(tmp_path)
+    project.add_recipe(NUMBERS)
+    project.write("Story/outline.md", "# Outline\n\n## Scene 1: A\n\n- It begins.\n\n## Scene 1: B\n\n- It ends.\n")
+    service = Service(tmp_path)
+    http = service.http()
+    assert http is not None
+    _done(http, http.post("/api/runs", json={"recipe_id": "numbers"}).json()["run_id"])
+    opened = len(http.get("/api/issues?status=open").json())
+    service.stop()
+    project.write("Story/outline.md", "# Outline\n")
+    service = Service(tmp_path, f"storage.issue.{point}:{nth}")
+    http = service.http()
+    assert http is not None
+    run_id = http.post("/api/runs", json={"recipe_id": "numbers"}).json()["run_id"]
+    assert service.ended() != 0
+
+    service = Service(tmp_path)
+    http = service.http()
+    assert http is not None
+    try:
+        shown = _done(http, run_id)
+        left = http.get("/api/issues?status=open").json()
+        closed = http.get("/api/issues?status=closed").json()
+        lines = http.get(f"/api/runs/{run_id}/steps").json()
+    finally:
+        service.stop()
+
+    assert opened >= 2
+    assert (shown["status"], left, len(closed)) == ("done", [], opened)
+    assert sorted(lines[-1]["output"]["closed"]) == sorted(row["issue_id"] for row in closed)
+
+
+NUMBERS = {
+    "recipe_id": "numbers",
+    "label": "Look at the outline",
+    "phase_a": [tool_step("look", "outline_analyzer", "outline", outline_path="Story/outline.md", mode="structure")],
+    "findings": {"$ref": "outline.findings"},
+}
+
+
+def _done(http: httpx.Client, run_id: str) -> dict[str, Any]:
+    while (shown := http.get(f"/api/runs/{run_id}?wait=5").json())["status"] not in ("done", "failed"):
+        pass
+    return dict(shown)

@@ -8,6 +8,7 @@ again: it stands for the unfinished runs of users. A driver that asks for someth
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import tempfile
 from collections.abc import Callable, Mapping
@@ -92,6 +93,15 @@ def load(name: str) -> Golden:
         manifest=found["run.json"],
         slots=found["cache.json"],
     )
+
+
+def _of_version(version: int, make: Callable[[Path], bench.Pipeline]) -> Callable[[Path], bench.Pipeline]:
+    def made(project: Path) -> bench.Pipeline:
+        pipeline = make(project)
+        pipeline.disk.start = dataclasses.replace(pipeline.disk.start, driver_version=version)
+        return pipeline
+
+    return made
 
 
 def _bundled(recipe_id: str, tier: Any = None) -> Callable[[Path], bench.Pipeline]:
@@ -204,7 +214,7 @@ DECOMPOSITIONS: Mapping[str, Callable[[Path], Recordable]] = {
     "long_reply": _split(LONG, splitting.REPLY),
 }
 
-MADE: Mapping[str, Callable[[Path], Recordable]] = {
+PIPELINES: Mapping[str, Callable[[Path], bench.Pipeline]] = {
     **{f"control_room/{recipe_id}": _bundled(recipe_id) for recipe_id in example.TABLE},
     "control_room/micro_steps": _bundled("analytical_consistency", "t1"),
     "control_room/rich_prompts": _bundled("creative_draft_scene", "t5"),
@@ -215,6 +225,14 @@ MADE: Mapping[str, Callable[[Path], Recordable]] = {
     "control_room/not_done": _not_done,
     "control_room/evidence": _evidence,
     "control_room/no_evidence": _no_evidence,
+}
+"""Runs that the first driver of control_room began."""
+
+MADE: Mapping[str, Callable[[Path], Recordable]] = {
+    **{name: _of_version(1, make) for name, make in PIPELINES.items()},
+    "control_room/analytical_consistency_2": _bundled("analytical_consistency"),
+    "control_room/outputs_and_findings_2": _closing,
+    "control_room/not_done_2": _not_done,
     "agent_recipes/loop": _play(workshop.RECIPE, {**LOOP, **COMMITTED}, model="sonnet", system_prompt="Be brief."),
     "agent_recipes/other": _play(workshop.RECIPE, {"review": PUZZLED}, agent_session_id="ses_1"),
     "agent_recipes/visits": _play(workshop.RECIPE, {"review*": says("issues-found"), "fix*": says("complete")}),

@@ -304,6 +304,8 @@ NOT_BUNDLED = [
     "control_room/not_done",
     "control_room/evidence",
     "control_room/no_evidence",
+    "control_room/outputs_and_findings_2",
+    "control_room/not_done_2",
     *(name for name in golden.MADE if name.startswith("agent_recipes/") and name != "agent_recipes/tasks"),
     *(name for name in golden.MADE if name.startswith(("amplifier/", "conference/", "decomposition/", "prompt/"))),
 ]

@@ -17,6 +17,8 @@ from app.engine import issues, plain, plan_stores, plans
 
 _log = logging.getLogger(__name__)
 
+_MOST_ISSUES = 1000
+
 
 class Keeper:
     """
@@ -103,7 +105,8 @@ class Keeper:
         """
         Keep a changed plan as one revision more, and return it once it is durable; one that has not changed stays.
 
-        Of tasks that failed since, issues are opened first, so that a crash between the two leaves none out.
+        Of tasks that failed since, issues are opened first, so that a crash between the two leaves none out; those of
+        tasks that are done since are closed.
 
         Raises:
             errors.Conflict: `plan_changed`, `plan_damaged`; its file does not say any more what is known.
@@ -114,6 +117,8 @@ class Keeper:
             return known
         for issue in _new_troubles(known, renewed, self._masker):
             await self._open(issue)
+        for task in _newly_done(known, renewed):
+            await self._close_troubles(renewed, task)
         try:
             await self._kept.put(renewed, known)
         finally:
@@ -151,6 +156,21 @@ class Keeper:
         except errors.Conflict as error:
             _log.error("not opened: %s", error.message, extra={"code": error.code})
 
+    async def _close_troubles(self, plan: plans.Plan, task: plans.Task) -> None:
+        note = f"Task {task.id} of the plan {plan.session_id} is done now."
+        for run_id in dict.fromkeys([*task.earlier_runs, task.run_id]):
+            if run_id is None:
+                continue
+            for row in await self._issues.list(issues.IssueQuery(run_id=run_id, status="open", limit=_MOST_ISSUES)):
+                if row.kind in troubles.CLOSED_BY_SUCCESS:
+                    await self._close(row.issue_id, task.run_id or run_id, note)
+
+    async def _close(self, issue_id: str, run_id: str, note: str) -> None:
+        try:
+            await self._issues.change(issue_id, lambda known: issues.closed(known, self.now(), run_id, note))
+        except (errors.Conflict, errors.NotFound) as error:
+            _log.error("not closed: %s", error.message, extra={"code": error.code})
+
     def tell(self, session_id: str) -> None:
         """
         Wake whoever waits for news of a plan.
@@ -162,6 +182,13 @@ class Keeper:
 
 def _can_be(session_id: str) -> bool:
     return re.fullmatch(requests.SESSION_ID_PATTERN, session_id) is not None
+
+
+def _newly_done(known: plans.Plan, changed: plans.Plan) -> Iterator[plans.Task]:
+    # Only a task that was tried before can have left something behind.
+    before = {task.id for task in known.tasks if task.status is plans.TaskState.DONE}
+    tried = (task for task in changed.tasks if task.earlier_runs or task.attempt > 1)
+    yield from (task for task in tried if task.status is plans.TaskState.DONE and task.id not in before)
 
 
 def _new_troubles(known: plans.Plan, changed: plans.Plan, masker: plain.Masker) -> Iterator[issues.Issue]:

@@ -13,6 +13,9 @@ from app.engine import issues, plain, plans
 KIND = "task"
 """Kind of these issues."""
 
+CLOSED_BY_SUCCESS = frozenset({KIND, "dod"})
+"""Kinds of the issues that close when a later try of their task is done."""
+
 _TOLD_OTHERWISE = frozenset({"dod_failed", "run_cancelled", rules.RUN_DELETED})
 """Failures that have issues of their own, or that a person has brought about."""
 
@@ -36,6 +39,7 @@ def issue(plan: plans.Plan, task: plans.Task, masker: plain.Masker) -> issues.Is
         kind=KIND,
         run_id=task.run_id,
         session_id=plan.session_id,
+        severity="error",
         receipts=[],
         facts={"kind": KIND, "task": task.id, "code": error.get("code"), "step": error.get("key")},
     )

@@ -21,7 +21,7 @@ class ControlRoom:
     """
 
     name: str = parse.DIALECT
-    driver_version: int = 1
+    driver_version: int = 2
     file_suffixes: tuple[str, ...] = (".json",)
 
     def parse(self, source: str, stem: str) -> library.Recipe:

@@ -10,14 +10,19 @@ from typing import Any, TypeAlias
 
 from app import errors
 from app.dialects.control_room import prompts, refs
-from app.engine import operations, plain, ports, records
+from app.engine import issue_operations, operations, plain, ports, records
 
 SLOT_NOT_NULL = "slot_not_null"
 SLOT_FIELD_EQUALS = "slot_field_equals"
 FILE_EXISTS = "file_exists"
 
+CLOSE = "dod.close"
+"""Step that closes the issues of checks that failed before a resume."""
+
+CLOSING_VERSION = 2
+"""Driver version from which on issues are closed."""
+
 _TITLE_CHARACTERS = 200
-_MAX_FINDINGS = 1000
 
 _Part: TypeAlias = Mapping[str, plain.Json]
 
@@ -65,7 +70,7 @@ async def commit_outputs(ctx: ports.Context, values: refs.Values) -> None:
         slot, key = output["slot"], f"commit.{output['slot']}"
         wanted = [output[name] for name in ("path", "otherwise") if name in output]
         named = [reference for path in wanted for reference in prompts.named_in_path(path)]
-        place = _place(key, slot, *refs.sources(named))
+        place = place_of(key, slot, *refs.sources(named))
         try:
             paths = [await prompts.path(values, path) for path in wanted]
         except refs.BrokenReference as error:
@@ -80,29 +85,10 @@ async def commit_outputs(ctx: ports.Context, values: refs.Values) -> None:
         values.wrote(slot, record.output["path"] if isinstance(record.output, dict) else paths[0])
 
 
-async def open_findings(ctx: ports.Context, values: refs.Values) -> None:
-    """
-    Open one issue for each element of the recipe's `findings`.
-
-    Raises:
-        errors.RunFailed: they are no list, or an issue could not be made.
-    """
-    wanted = ctx.run.recipe.get("findings")
-    if wanted is None:
-        return
-    reference = refs.read(wanted["$ref"])
-    try:
-        findings = await _findings(values, reference)
-    except refs.BrokenReference as error:
-        raise await refused(ctx, values, "findings", _place("findings", reference.source), error) from error
-    for index, finding in enumerate(findings):
-        key, issue = f"finding[{index}]", _issue_of_finding(finding, values.receipts(reference.root))
-        successful(await ctx.perform(key, issue, _place(key, reference.source)))
-
-
 async def check(ctx: ports.Context, values: refs.Values) -> None:
     """
-    Evaluate the recipe's `dod`, and open one issue for each check that fails.
+    Evaluate the recipe's `dod`, and open one issue for each check that fails; a resume closes those of checks that it
+    has met.
 
     Raises:
         errors.RunFailed: `dod_failed`, with the failed checks in `detail`.
@@ -110,8 +96,13 @@ async def check(ctx: ports.Context, values: refs.Values) -> None:
     checks: Sequence[_Part] = ctx.run.recipe.get("dod", ())
     verdicts = [await _verdict(ctx, values, index, asked) for index, asked in enumerate(checks)]
     failed = [verdict for verdict in verdicts if verdict.problem is not None]
+    met = tuple(f"{verdict.key}.issue" for verdict in verdicts if verdict.problem is None)
+    if met and ctx.run.resumed and ctx.run.driver_version >= CLOSING_VERSION:
+        successful(await ctx.perform(CLOSE, issue_operations.CloseFailedChecks(keys=met), place_of(CLOSE)))
     issues = [
-        await ctx.perform(f"{verdict.key}.issue", _issue_of_check(verdict), _place(f"{verdict.key}.issue"))
+        await ctx.perform(
+            f"{verdict.key}.issue", _issue_of_check(verdict, ctx.run.driver_version), place_of(f"{verdict.key}.issue")
+        )
         for verdict in failed
     ]
     if failed:
@@ -131,6 +122,13 @@ def successful(record: records.Record) -> records.Record:
     if record.error is not None:
         code, message, detail = record.error.code, record.error.message, dict(record.error.detail)
     raise step_failed(record.key, code, message, detail)
+
+
+def place_of(key: str, *sources: str) -> records.Place:
+    """
+    Return the place of a step behind the agents.
+    """
+    return records.Place(step_id=key, phase="dod", input_slot_refs=tuple(dict.fromkeys(sources)))
 
 
 async def refused(
@@ -268,17 +266,6 @@ def same(one: plain.Json, other: plain.Json) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-async def _findings(values: refs.Values, reference: refs.Reference) -> Sequence[plain.Json]:
-    found = await values.follow(reference)
-    if isinstance(found, str):
-        found = refs.parsed(reference, found)
-    if not isinstance(found, list):
-        raise refs.broken(reference, reference.text, "it is no list")
-    if len(found) > _MAX_FINDINGS:
-        raise refs.broken(reference, reference.text, f"it has more than {_MAX_FINDINGS} elements")
-    return found
-
-
 async def _verdict(ctx: ports.Context, values: refs.Values, index: int, asked: _Part) -> Verdict:
     if asked["check"] == FILE_EXISTS:
         return await _verdict_on_file(ctx, values, index, asked)
@@ -294,7 +281,7 @@ async def _verdict(ctx: ports.Context, values: refs.Values, index: int, asked: _
 
 async def _verdict_on_file(ctx: ports.Context, values: refs.Values, index: int, asked: _Part) -> Verdict:
     key = f"dod[{index}]"
-    place = _place(key, *refs.sources(prompts.named_in_path(asked["path"])))
+    place = place_of(key, *refs.sources(prompts.named_in_path(asked["path"])))
     try:
         path = await prompts.path(values, asked["path"])
     except refs.BrokenReference as error:
@@ -307,10 +294,6 @@ async def _verdict_on_file(ctx: ports.Context, values: refs.Values, index: int, 
         holds = isinstance(record.output, dict) and record.output.get("holds") is True
         problem = None if holds else f"there is no file {path}"
     return Verdict(index=index, check=asked, problem=problem, causes=(key,))
-
-
-def _place(key: str, *sources: str) -> records.Place:
-    return records.Place(step_id=key, phase="dod", input_slot_refs=tuple(dict.fromkeys(sources)))
 
 
 def _failure(failed: Sequence[Verdict], issues: Sequence[records.Record], total: int) -> errors.RunFailed:
@@ -333,22 +316,13 @@ def _failure(failed: Sequence[Verdict], issues: Sequence[records.Record], total:
     )
 
 
-def _issue_of_check(verdict: Verdict) -> operations.OpenIssue:
+def _issue_of_check(verdict: Verdict, version: int) -> operations.OpenIssue:
     return operations.OpenIssue(
         title=f"Definition of done: {verdict.told}"[:_TITLE_CHARACTERS],
         body=f"The check {verdict.key} of the definition of done failed: {verdict.problem}.",
         facts={"kind": "dod", "key": verdict.key, "check": dict(verdict.check), "message": verdict.problem},
         receipts=verdict.receipts,
-    )
-
-
-def _issue_of_finding(finding: plain.Json, receipts: tuple[str, ...]) -> operations.OpenIssue:
-    facts = finding if isinstance(finding, dict) else {}
-    told = facts.get("message") or facts.get("title") or finding
-    title = plain.preview(told)
-    body = told if isinstance(told, str) and len(told) > len(title) else ""
-    return operations.OpenIssue(
-        title=title or "Finding", body=body, facts={"kind": "finding", "finding": finding}, receipts=receipts
+        severity="error" if version >= CLOSING_VERSION else None,
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from app.dialects import evidence, frozen_agents
-from app.dialects.control_room import done, prompts, refs
+from app.dialects.control_room import done, findings, prompts, refs
 from app.engine import operations, plain, ports, records, runs, slots, states
 
 _Step: TypeAlias = Mapping[str, plain.Json]
@@ -28,6 +28,7 @@ async def drive(ctx: ports.Context) -> runs.Ending:
     await pipeline.commit_outputs()
     await pipeline.open_findings()
     await pipeline.check_done()
+    await pipeline.close_findings()
     return runs.Ending()
 
 
@@ -39,6 +40,8 @@ class _Pipeline:
         self._tool_steps: Sequence[_Step] = self._recipe.get("phase_a", ())
         self._agent_steps: Sequence[_Step] = self._recipe.get("phase_b", ())
         self._finished = 0
+        self._opened: Sequence[records.Record] = ()
+        self._cut_off = False
 
     async def call_tools(self) -> None:
         self._show("a")
@@ -57,10 +60,15 @@ class _Pipeline:
         await done.commit_outputs(self._ctx, self._values)
 
     async def open_findings(self) -> None:
-        await done.open_findings(self._ctx, self._values)
+        self._opened = await findings.open_all(self._ctx, self._values)
 
     async def check_done(self) -> None:
         await done.check(self._ctx, self._values)
+
+    async def close_findings(self) -> None:
+        # A run that is done in part closes nothing.
+        if not self._cut_off:
+            await findings.close_gone(self._ctx, self._values, self._opened)
 
     # -- phase a
 
@@ -73,7 +81,8 @@ class _Pipeline:
             raise await done.refused(self._ctx, self._values, key, place, error, tool=step["tool"]) from error
         call = operations.ToolCall(tool=step["tool"], args=args, **_limits(step))
         record = done.successful(await self._ctx.perform(key, call, place))
-        filled = refs.Filled(slot=slots.pointer(record), value=record.output, blob=record.blob)
+        looked_at = findings.paths_of(args)
+        filled = refs.Filled(slot=slots.pointer(record), value=record.output, blob=record.blob, looked_at=looked_at)
         self._values.fill(step["output_slot"], filled)
 
     def _given(self, args: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
@@ -136,7 +145,9 @@ class _Pipeline:
         prompt = prompts.joined([prompts.opening(self._ctx.run.description, earlier or {}), *body])
         call = frozen_agents.call(agent, prompt, agent["role"], **_limits(step), **frozen_agents.length(step))
         place = dataclasses.replace(place, instructions=prompts.instructions(template) + closing)
-        return _said_something(done.successful(await self._ctx.perform(key, call, place)))
+        record = done.successful(await self._ctx.perform(key, call, place))
+        self._cut_off = self._cut_off or record.finish is not None
+        return _said_something(record)
 
     async def _injected(self, piece: str | refs.Reference) -> plain.Json:
         if isinstance(piece, str):

@@ -75,6 +75,8 @@ class Filled:
     """Payload of a pointer, text of an artifact; None where `blob` holds it."""
     blob: records.BlobRef | None = None
     """Handle of a value over 64 kB."""
+    looked_at: tuple[str, ...] = ()
+    """Files and folders that a tool's arguments name."""
 
     @property
     def part(self) -> plain.Json:
@@ -138,6 +140,12 @@ class Values:
         Return the receipt behind a slot; none for `task` and for artifacts.
         """
         return self._filled[root].receipts if root in self._filled else ()
+
+    def looked_at(self, root: str) -> tuple[str, ...]:
+        """
+        Return the files and folders that the tool behind a slot was given; none for `task` and for artifacts.
+        """
+        return self._filled[root].looked_at if root in self._filled else ()
 
     async def content(self, name: str) -> plain.Json:
         """

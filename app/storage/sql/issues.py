@@ -14,7 +14,7 @@ from app.engine import issues
 from app.storage.sql.rows import ISSUES, RUNS
 from app.storage.sql.sessions import ReadSession, WriteSession
 
-_FILTERS = ("status", "run_id", "session_id", "kind")
+_FILTERS = ("status", "run_id", "session_id", "kind", "severity", "recipe_id")
 _SHOWN = select(*(ISSUES.c[name] for name in issues.IssueSummary.__slots__))
 _REMOVE = delete(ISSUES).where(ISSUES.c.issue_id == bindparam("of_issue"))
 _ADD = insert(ISSUES)

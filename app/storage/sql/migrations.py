@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 from app import resources
 from app.storage.sql.sessions import writing
 
-HEAD = "20261123_receipts_in_order"
+HEAD = "20261123_issue_severity"
 """Newest migration; a test compares it with the folder `migrations/`."""
 
 _DATE_LABELS = text(

@@ -136,6 +136,8 @@ class IssueRow(sqlmodel.SQLModel, table=True):
         Index("ix_issues_run", "run_id", "created_at", "issue_id"),
         Index("ix_issues_session", "session_id", "created_at", "issue_id"),
         Index("ix_issues_kind", "kind", "created_at", "issue_id"),
+        Index("ix_issues_severity", "severity", "created_at", "issue_id"),
+        Index("ix_issues_recipe", "recipe_id", "created_at", "issue_id"),
     )
 
     issue_id: str = sqlmodel.Field(primary_key=True, max_length=200)
@@ -152,6 +154,10 @@ class IssueRow(sqlmodel.SQLModel, table=True):
     """Work session that it belongs to."""
     kind: str | None = None
     """What sort of issue it is."""
+    severity: str | None = None
+    """How bad it is."""
+    recipe_id: str | None = None
+    """Recipe whose check found it."""
     key: str | None = None
     """Step that made it."""
     updated_at: str | None = sqlmodel.Field(default=None, max_length=24)

@@ -12,8 +12,9 @@ from typing import Any
 
 from app import clock, errors
 from app.dialects.registry import DIALECTS
-from app.engine import library, operations, plain, ports, probes, records, refusals, runner
+from app.engine import issue_operations, library, operations, plain, ports, probes, records, refusals, runner
 from app.engine.states import RunState
+from app.tools import issue_performer
 from tests.unit.engine import logs, samples
 
 DIALECT: Any = DIALECTS["control_room"]
@@ -157,6 +158,8 @@ class Tables:
                 return records.Result(output={"form": "file", "path": operation.path, "sha256": "0" * 64})
             case operations.OpenIssue():
                 return records.Result(output={"issue_id": f"iss_{call.key}"})
+            case issue_operations.CloseFindings() | issue_operations.CloseFailedChecks():
+                return records.Result(output={"closed": []})
         raise AssertionError(operation)
 
 
@@ -170,7 +173,7 @@ class Pipeline:
         self.recipe = parsed(document)
         flaws = DIALECT.check(self.recipe, registry)
         assert flaws == [], flaws
-        given: dict[str, Any] = {"description": "Do it", "args": {}}
+        given: dict[str, Any] = {"description": "Do it", "args": {}, "driver_version": DIALECT.driver_version}
         self.disk = logs.Disk(
             samples.start(
                 dialect="control_room",
@@ -188,7 +191,7 @@ class Pipeline:
         """
         Take the run up and go on until it rests.
         """
-        kinds = ("tool_call", "agent_call", "commit_file", "check", "check_evidence", "open_issue")
+        kinds = ("tool_call", "agent_call", "commit_file", "check", "check_evidence", *issue_performer.KINDS)
         engines = {"refusal": refusals.RefusalPerformer(), "skip": refusals.SkipPerformer()}
         performers = {**dict.fromkeys(kinds, self.tables), **engines, **self.performers}
         equipment = runner.Equipment(

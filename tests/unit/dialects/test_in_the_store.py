@@ -13,6 +13,7 @@ from app.engine import plain, probes, refusals, resumption, runner
 from app.engine.decisions import DecisionKind
 from app.engine.states import RunState
 from app.storage import memory
+from app.tools import issue_performer
 from tests.unit.dialects import bench
 from tests.unit.engine import logs
 
@@ -33,7 +34,7 @@ class Stored:
         """
         Open the run, and go on until it rests.
         """
-        kinds = ("tool_call", "agent_call", "commit_file", "check", "open_issue")
+        kinds = ("tool_call", "agent_call", "commit_file", "check", *issue_performer.KINDS)
         equipment = runner.Equipment(
             performers={**dict.fromkeys(kinds, self.tables), "refusal": refusals.RefusalPerformer()},
             clock=clock.FakeClock(),
@@ -105,7 +106,7 @@ async def test_a_resume_after_a_broken_reference_asks_the_tool_again(store):
     assert await stored.run() is RunState.FAILED
     stored.tables.payloads["finder"] = bench.PAYLOADS["finder"]
     assert await stored.resume() is RunState.DONE
-    assert stored.repeated() == ["find", "read", "brief", "draft"]
+    assert stored.repeated() == ["find", "read", "brief", "draft", "dod.close"]
 
 
 async def test_a_resume_after_a_failed_agent_repeats_that_agent(store):
@@ -118,7 +119,7 @@ async def test_a_resume_after_a_failed_agent_repeats_that_agent(store):
     assert await stored.run() is RunState.FAILED
     stored.tables.replies["draft"] = "Dusk came early."
     assert await stored.resume() is RunState.DONE
-    assert stored.repeated() == ["draft"]
+    assert stored.repeated() == ["draft", "dod.close"]
 
 
 async def test_a_resume_after_a_failed_check_repeats_what_it_looked_at(store):
@@ -131,7 +132,7 @@ async def test_a_resume_after_a_failed_check_repeats_what_it_looked_at(store):
     assert await stored.run() is RunState.FAILED
     stored.tables.replies["draft"] = '{"pass": true}'
     assert await stored.resume() is RunState.DONE
-    assert stored.repeated() == ["draft"]
+    assert stored.repeated() == ["draft", "dod.close"]
 
 
 async def test_a_resume_after_a_missing_file_looks_again(store):
@@ -143,7 +144,7 @@ async def test_a_resume_after_a_missing_file_looks_again(store):
     assert await stored.run() is RunState.FAILED
     stored.tables.files["made-later.md"] = "here"
     assert await stored.resume() is RunState.DONE
-    assert stored.repeated() == ["dod[0]"]
+    assert stored.repeated() == ["dod[0]", "dod.close"]
 
 
 async def test_a_resume_from_a_step_repeats_it_and_all_after(store):

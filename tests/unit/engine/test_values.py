@@ -146,7 +146,7 @@ def test_a_resume_forgets_what_led_to_the_ending():
     assert folded.tries == {}
     assert folded.due == {}
     assert folded.dead == {0, 1}
-    assert folded.overrides == {"args": {"x": 1}}
+    assert folded.overrides == {"args": {"x": 1}, "resumed": True}
     assert folded.highest_attempt == {"a": 1}
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from app import clock, errors
 from app.engine import operations, plain, ports
+from app.storage import memory
 from app.tools import commits
 from app.tools.checks import CheckPerformer, CommitFilePerformer
 from app.tools.issue_performer import IssuePerformer, issue_id
@@ -357,22 +358,22 @@ class TestIssues:
 
     async def test_an_issue_has_all_its_fields(self, desk: Desk) -> None:
         """The record names its run, session, step, receipts and facts."""
-        kept: list[Mapping[str, Any]] = []
-
-        async def put(issue: Mapping[str, Any]) -> None:
-            kept.append(issue)
-
         operation = operations.OpenIssue(title="No draft", body="It is missing.", facts={"check": 1}, receipts=("r1",))
-        result = await IssuePerformer(put, clock.FakeClock()).perform(desk.call(operation, key="dod.0.issue"))
         name = issue_id("20260210T143000Z-abc123", "dod.0.issue")
+        async with memory.MemoryStore(clock=clock.FakeClock()) as store:
+            performer = IssuePerformer(store.issues, clock.FakeClock(), desk.working_dir)
+            result = await performer.perform(desk.call(operation, key="dod.0.issue"))
+            kept = await store.issues.get(name)
 
         assert result.output == {"issue_id": name}
-        assert kept == [
+        assert [kept] == [
             {
                 "issue_id": name,
                 "title": "No draft",
                 "body": "It is missing.",
                 "kind": "note",
+                "severity": None,
+                "recipe_id": None,
                 "facts": {"check": 1},
                 "status": "open",
                 "run_id": "20260210T143000Z-abc123",
@@ -382,6 +383,7 @@ class TestIssues:
                 "created_at": "2026-02-10T14:30:00.000Z",
                 "updated_at": "2026-02-10T14:30:00.000Z",
                 "closed_at": None,
+                "closed_by": None,
                 "edited_at": None,
                 "revision": 1,
                 "notes": [],

@@ -1,0 +1,171 @@
+"""
+Closing: issues end with what they tell, where somebody looked for it, and only then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import clock
+from app.engine import issue_operations, issues, operations, ports, records
+from app.storage import disk_store, memory
+from app.tools import issue_performer
+from tests.unit.engine import samples
+
+ROOT = Path("/project")
+
+
+class Check:
+    """
+    A check that runs again and again, over a real store.
+    """
+
+    def __init__(self, store: disk_store.DiskStore) -> None:
+        self.store = store
+        self.clock = clock.FakeClock()
+        self._performer = issue_performer.IssuePerformer(store.issues, self.clock, ROOT)
+        self._runs = 0
+
+    async def run(self, *found: str, looked_at: tuple[str, ...] = ("Story",), **facts: Any) -> list[str]:
+        """
+        Find things (`file: words`) in a run of its own, and return the titles that it closed.
+        """
+        self._runs += 1
+        self.clock.advance(60)
+        start = self.start(**facts)
+        opened = [await self.perform(start, f"finding[{index}]", _found(one)) for index, one in enumerate(found)]
+        names = tuple(output["issue_id"] for output in opened)
+        close = issue_operations.CloseFindings(found=names, looked_at=looked_at)
+        closed = (await self.perform(start, "findings.close", close))["closed"]
+        return [str((await self.store.issues.get(name))["title"]) for name in closed]
+
+    def start(self, **facts: Any) -> Any:
+        """
+        Return the facts of the next run.
+        """
+        given = {"run_id": f"run-{self._runs}", "working_dir": str(ROOT), "recipe_id": "check"}
+        return samples.start(**(given | {"created_at": clock.stamp(self.clock.now())} | facts))
+
+    async def perform(self, start: Any, key: str, operation: operations.Operation) -> Any:
+        """
+        Perform an operation of a run.
+        """
+        call = ports.Call(
+            run=start, key=key, attempt=1, operation=operation, place=records.Place(step_id=key), due_at=None,
+            read_blob=None, write_log=None,  # type: ignore[arg-type]
+        )  # fmt: skip
+        return (await self._performer.perform(call)).output
+
+    async def shown(self) -> dict[str, str]:
+        """
+        Return the status of every issue by its title.
+        """
+        return {row.title: row.status for row in await self.store.issues.list(issues.IssueQuery())}
+
+
+def _found(told: str) -> operations.OpenIssue:
+    files, words = told.split(": ")
+    named = files.split("+")
+    identity = {"kind": "name", "file": named[0], "words": words, "files": named}
+    return operations.OpenIssue(title=told, facts={"kind": "finding"}, severity="warning", identity=identity)
+
+
+@pytest.fixture
+async def check() -> AsyncIterator[Check]:
+    """
+    Return a check over an empty store.
+    """
+    async with memory.MemoryStore(clock=clock.FakeClock()) as store:
+        yield Check(store)
+
+
+async def test_what_is_found_again_is_the_same_issue(check: Check) -> None:
+    """A second run updates the issue and names itself; nothing is made twice."""
+    await check.run("Story/a.md: slip")
+    closed = await check.run("Story/a.md: slip")
+    (row,) = await check.store.issues.list(issues.IssueQuery(severity="warning", recipe_id="check"))
+
+    assert closed == []
+    assert (row.status, row.run_id, row.revision) == ("open", "run-2", 2)
+
+
+async def test_what_is_gone_is_closed_with_a_note_and_opened_again_with_one(check: Check) -> None:
+    """The note names the run; a finding that comes back opens its issue again."""
+    await check.run("Story/a.md: slip")
+    closed = await check.run()
+    gone = await check.run()
+    await check.run("Story/a.md: slip")
+    (row,) = await check.store.issues.list(issues.IssueQuery())
+    notes: Any = (await check.store.issues.get(row.issue_id))["notes"]
+
+    assert (closed, gone) == (["Story/a.md: slip"], [])
+    assert [(note["text"], note["status"]) for note in notes] == [
+        ("Not found any more by the run run-2.", "closed"),
+        ("Found again by the run run-4.", "open"),
+    ]
+
+
+async def test_only_what_was_looked_at_is_closed(check: Check) -> None:
+    """A run over one scene says nothing of another, of a contradiction with one, or of a name that begins alike."""
+    everything = ("Story/3.md: a", "Story/5.md: b", "Story/3.md+Story/5.md: c", "Story/3.md.bak: d", "Story/3/x.md: e")
+    await check.run(*everything)
+    closed = await check.run(looked_at=("Story/3.md",))
+
+    assert closed == ["Story/3.md: a"]
+    assert sorted(await check.run(looked_at=("Story", "Cards"))) == sorted(everything[1:])
+
+
+async def test_others_are_left_alone(check: Check) -> None:
+    """Findings of another recipe or workspace, and issues that people wrote, are not closed."""
+    await check.run("Story/a.md: one", recipe_id="other")
+    await check.run("Story/a.md: two", working_dir=str(ROOT / "book"))
+    await check.store.issues.open(issues.made("iss_p", clock.stamp(check.clock.now()), **_by_hand("check")))
+    closed = await check.run(looked_at=(".",))
+
+    assert closed == []
+    assert set((await check.shown()).values()) == {"open"}
+
+
+async def test_a_newer_finding_is_left_alone(check: Check) -> None:
+    """A run that began before another found something does not close that."""
+    early = check.start(run_id="early")
+    await check.run("Story/a.md: slip")
+    closed = await check.perform(early, "findings.close", issue_operations.CloseFindings(found=(), looked_at=(".",)))
+
+    assert closed == {"closed": []}
+
+
+async def test_a_repetition_after_a_kill_tells_the_same(check: Check) -> None:
+    """A second try of the same step closes what is left and names what the first has closed."""
+    await check.run("Story/a.md: one", "Story/b.md: two")
+    start = check.start(run_id="later", created_at=clock.stamp(check.clock.now()))
+    close = issue_operations.CloseFindings(found=(), looked_at=("Story",))
+    tries = []
+    for _ in range(2):
+        check.clock.advance(5)
+        tries.append((await check.perform(start, "findings.close", close))["closed"])
+
+    assert len(tries[0]) == 2
+    assert sorted(tries[1]) == sorted(tries[0])
+
+
+async def test_checks_that_are_met_close_their_issues(check: Check) -> None:
+    """Issues of the named steps of the same run are closed, whether they were opened or not."""
+    start = check.start()
+    await check.perform(start, "dod[0].issue", operations.OpenIssue(title="not met", severity="error"))
+    met = issue_operations.CloseFailedChecks(keys=("dod[0].issue", "dod[1].issue"))
+    closed = await check.perform(start, "dod.close", met)
+
+    assert closed == {"closed": [issue_performer.issue_id(start.run_id, "dod[0].issue")]}
+    assert await check.shown() == {"not met": "closed"}
+
+
+def _by_hand(recipe_id: str) -> dict[str, Any]:
+    return {
+        "title": "By hand", "body": "", "kind": "finding", "run_id": None, "session_id": None, "receipts": [],
+        "recipe_id": recipe_id,
+    }  # fmt: skip
