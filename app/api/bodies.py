@@ -50,6 +50,7 @@ class StartBody(BaseModel):
                 "canon_paths": ["Compendium/Characters/CHAR-kael.md"],
             },
         },
+        {"description": "Draft scene 22"},
         {"description": "draft scene 21 in Story/Scenes/SCN-the-arrival.md", "labels": {"book": "one"}, "priority": 5},
     )
 
@@ -110,7 +111,7 @@ class ResumeBody(BaseModel):
     How an ended run is sent on; empty: from the causes of its ending, as it was.
     """
 
-    model_config = strict({"from": "draft"}, {"args": {"scene_path": "Story/Scenes/SCN-the-bridge.md"}})
+    model_config = strict({"from": "draft"}, {"args": {"scene_path": "Story/Scenes/SCN-the-locked-lamp-room.md"}})
 
     from_key: str | None = Field(None, alias="from", description="Key of the step to go back to.")
     args: dict[str, Any] | None = Field(None, description="Arguments put over those that the run has.")
@@ -214,7 +215,23 @@ class ValidateBody(BaseModel):
     A recipe to look at, as an object or as the text of its file.
     """
 
-    model_config = strict({"recipe": {"recipe_id": "mine", "label": "Mine", "phase_a": [], "phase_b": [], "dod": []}})
+    model_config = strict(
+        {
+            "recipe": {
+                "recipe_id": "mine",
+                "label": "Mine",
+                "phase_a": [
+                    {
+                        "step_id": "find",
+                        "tool": "file_locator",
+                        "args": {"search_criteria": {"$ref": "task.description"}},
+                        "output_slot": "found",
+                    }
+                ],
+                "dod": [{"check": "slot_not_null", "slot": "found"}],
+            }
+        }
+    )
 
     recipe: dict[str, Any] | str = Field(description="The recipe; text keeps line numbers in the flaws.")
     dialect: str = Field("control_room", description="Language it is written in.")

@@ -117,6 +117,14 @@ def _closing(project: Path) -> bench.Pipeline:
     return bench.Pipeline(document)
 
 
+def _second_path(project: Path) -> bench.Pipeline:
+    output = {"slot": "prose", "path": "scene.md", "otherwise": "Drafts/{{task.run_id}}.md"}
+    check = {"check": "file_exists", "path": {"$ref": "task.outputs.prose"}}
+    pipeline = bench.Pipeline(bench.recipe(outputs=[output], dod=[check]))
+    pipeline.tables.files["scene.md"] = "written before"
+    return pipeline
+
+
 def _long_texts(project: Path) -> bench.Pipeline:
     pipeline = bench.Pipeline(bench.recipe(outputs=[{"slot": "plan", "path": "plan.md"}]))
     pipeline.tables.payloads["finder"] = {"files": [{"path": "far.md"}], "filler": "x" * 70_000}
@@ -220,6 +228,7 @@ PIPELINES: Mapping[str, Callable[[Path], bench.Pipeline]] = {
     "control_room/rich_prompts": _bundled("creative_draft_scene", "t5"),
     "control_room/outputs_and_findings": _closing,
     "control_room/long_texts": _long_texts,
+    "control_room/second_path": _second_path,
     "control_room/broken_reference": _broken_reference,
     "control_room/failed_agent": _failed_agent,
     "control_room/not_done": _not_done,

@@ -148,8 +148,10 @@ class Tables:
             case operations.AgentCall():
                 return records.Result(output=self.replies.get(call.key, f"{call.key} said"))
             case operations.CommitFile():
-                self.files[operation.path] = operation.text
-                return records.Result(output={"path": operation.path})
+                taken = operation.otherwise is not None and operation.path in self.files
+                path = str(operation.otherwise) if taken else operation.path
+                self.files[path] = operation.text
+                return records.Result(output={"path": path})
             case operations.Check():
                 return records.Result(output={"holds": operation.subject in self.files})
             case operations.CheckEvidence(path=None):

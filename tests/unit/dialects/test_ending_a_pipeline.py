@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.dialects import control_room
 from app.dialects.control_room import done
 from app.engine.states import RunState
 from tests.unit.dialects import bench
@@ -32,6 +33,41 @@ async def test_outputs_are_written_before_the_definition_of_done():
     assert (commit["phase"], commit["step_index"]) == ("dod", None)
     assert commit["input_slot_refs"] == ["prose", "task.run_id"]
     assert (check["phase"], check["step_id"]) == ("dod", "dod[0]")
+
+
+@pytest.mark.parametrize("exists", [False, True])
+async def test_an_output_has_a_second_path(exists):
+    """
+    It is written where the first has a file; a check looks for the path that was written.
+    """
+    output = {"slot": "prose", "path": "scene.md", "otherwise": OUTPUT["path"]}
+    document = bench.recipe(outputs=[output], dod=[{"check": "file_exists", "path": {"$ref": "task.outputs.prose"}}])
+    pipeline = bench.Pipeline(document)
+    pipeline.tables.files = {"scene.md": "mine"} if exists else {}
+
+    assert await pipeline.run() is RunState.DONE
+    written = "Drafts/20260210T143000Z-abcdef.md" if exists else "scene.md"
+    assert pipeline.tables.files[written] == "draft said"
+    assert pipeline.tables.files["scene.md"] == ("mine" if exists else "draft said")
+    assert pipeline.asked("dod[0]").subject == written
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "code"),
+    [
+        ({"outputs": [OUTPUT | {"otherwise": "{{task.outputs.prose}}"}]}, "$.outputs[0].otherwise", None),
+        ({"outputs": [OUTPUT], "dod": [{"check": "file_exists", "path": {"$ref": "task.outputs.plan"}}]}, None, None),
+        ({"outputs": [OUTPUT | {"otherwise": "a.md", "overwrite": True}]}, None, "exclusive_fields"),
+    ],
+)
+def test_a_written_path_is_named_where_it_is_known(changes, path, code):
+    """
+    `task.outputs` holds the slots of outputs, and stands in the definition of done only.
+    """
+    flaws = control_room.ControlRoom().flaws(json.dumps(bench.recipe(**changes)), "x", bench.stock())
+
+    assert [flaw.code for flaw in flaws] == [code or "unreachable_ref_root"]
+    assert path is None or flaws[0].path == path
 
 
 async def test_an_output_path_may_be_a_reference():

@@ -277,6 +277,22 @@ class TestCommits:
         assert failed.value.code == "file_exists"
         assert (desk.working_dir / "a.md").read_text() == found
 
+    @pytest.mark.parametrize("exists", [False, True])
+    async def test_the_second_path_is_written_where_the_first_is_taken(
+        self, desk: Desk, commits: CommitFilePerformer, exists: bool
+    ) -> None:
+        """A file that is there stays, and a later try finds its own under either path."""
+        if exists:
+            (desk.working_dir / "a.md").write_text("Mine.")
+        operation = operations.CommitFile(path="a.md", text="Kael arrives.", otherwise="Drafts/b.md")
+        first = await commits.perform(desk.call(operation))
+        second = await commits.perform(desk.call(operation, attempt=2))
+
+        assert first == second
+        assert first.output["path"] == ("Drafts/b.md" if exists else "a.md")
+        assert (desk.working_dir / "a.md").read_text() == ("Mine." if exists else "Kael arrives.")
+        assert (desk.working_dir / "Drafts").exists() is exists
+
     async def test_a_file_is_replaced_where_that_is_asked_for(self, desk: Desk, commits: CommitFilePerformer) -> None:
         """With `overwrite` the old content makes room."""
         (desk.working_dir / "a.md").write_text("old")
