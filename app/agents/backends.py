@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from app import errors
 from app.agents import entries, local, scripts
@@ -41,6 +41,8 @@ class BackendType:
     """Say why it cannot continue a conversation; None where it can."""
     key_variable: str | None = None
     """Environment variable that its key is in where `agents.json` names no other."""
+    models: Mapping[str, str] = field(default_factory=dict)
+    """Its models for haiku, sonnet and opus where `agents.json` names no others."""
 
 
 class Backends:
@@ -139,6 +141,16 @@ def key_variables(configs: Iterable[BackendConfig]) -> frozenset[str]:
     return frozenset(kind.key_variable for kind in types if kind.key_variable is not None)
 
 
+def models(configs: Mapping[str, BackendConfig]) -> dict[str, dict[str, str]]:
+    """
+    Return the models for haiku, sonnet and opus of each backend, as far as they are known.
+    """
+    own = {name: TYPES[config.type].models if config.type in TYPES else {} for name, config in configs.items()}
+    return {
+        name: {**(own[name] if config.base_url is None else {}), **config.models} for name, config in configs.items()
+    }
+
+
 def _lack(config: BackendConfig, surroundings: Surroundings) -> str | None:
     try:
         return type_of(config.type).lacks(config, surroundings)
@@ -188,6 +200,7 @@ def _program(program: Program) -> BackendType:
         lacks=lambda config, around: program_backend.lacks(program, config, around),
         fields=_OF_PROGRAMS | program.fields | {field for field, variable in of_service.items() if variable},
         key_variable=program.key_variable,
+        models=program.models,
     )
 
 
@@ -197,6 +210,7 @@ def _service(vendor: services.Vendor) -> BackendType:
         lacks=lambda config, around: _message(vendor.lacks(config, around.environ)),
         fields=frozenset({"base_url", "api_key_env"}),
         key_variable=vendor.key_variable,
+        models=vendor.models,
     )
 
 

@@ -58,7 +58,11 @@ def reference_of(chosen: settings.Settings, people: configuration.Roster, world:
 
     registry = tools.bundled_tools(route)
     shelved = shelf.Shelf(
-        tools=registry.specs(), agents=people.agents, prompt_folders=prompt_folders(project), clock=world.clock
+        tools=registry.specs(),
+        agents=people.agents,
+        backends=backends.models(people.backends),
+        prompt_folders=prompt_folders(project),
+        clock=world.clock,
     )
     unused = unused_backends(chosen, people)
     catalogue = recipes.Catalogue(

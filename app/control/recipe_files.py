@@ -20,6 +20,7 @@ _Parse: TypeAlias = Callable[..., tuple[library.Recipe | None, tuple[errors.Flaw
 
 _ID_FIELDS = ("recipe_id", "id", "name")
 _LONG_CHARACTERS = 32 * 1024
+_MOST_DEPTH = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +111,8 @@ class RecipeFiles:
         self._dialects, self._adapted = dialects, adapted
         self._suffixes = tuple({suffix for dialect in dialects.values() for suffix in dialect.file_suffixes})
         self._listings = [(folder.dialect, listings.Listing(folder.path, clock)) for folder in layer.folders]
+        self._clock = clock
+        self._inner: dict[str, listings.Listing] = {}
         self._known: dict[_Found, RecipeFile] = {}
         self._files: tuple[RecipeFile, ...] | None = None
 
@@ -133,18 +136,24 @@ class RecipeFiles:
         return self._files is not None and (self.layer.fixed or self._all_found() == list(self._standing()))
 
     def _all_found(self) -> list[_Found]:
-        return [file for dialect, listing in self._listings for file in self._found(dialect, listing)]
+        return [file for dialect, listing in self._listings for file in self._found(dialect, listing, _MOST_DEPTH)]
 
     def _standing(self) -> dict[_Found, RecipeFile]:
         return {file: known for file, known in self._known.items() if known.stands}
 
-    def _found(self, dialect: str, listing: listings.Listing) -> Iterator[_Found]:
+    def _found(self, dialect: str, listing: listings.Listing, depth: int) -> Iterator[_Found]:
+        written_in = self._dialects[dialect]
         # A file with the ending of another language was put into the wrong folder, and is listed as that.
-        suffixes = self._dialects[dialect].file_suffixes if self.layer.fixed else self._suffixes
+        suffixes = written_in.file_suffixes if self.layer.fixed else self._suffixes
         for name in listing.names():
-            if name.endswith(suffixes) and not name.startswith("."):
-                path = f"{listing.folder}/{name}"
+            path = f"{listing.folder}/{name}"
+            if name.startswith("."):
+                continue
+            if name.endswith(suffixes):
                 yield _Found(path, dialect, listings.mark(path))
+            elif depth and isinstance(written_in, ports.NestingDialect) and listings.mark(path).is_folder:
+                inner = self._inner.setdefault(path, listings.Listing(path, self._clock))
+                yield from self._found(dialect, inner, depth - 1)
 
     def _read(self, found: _Found) -> RecipeFile:
         path, dialect = Path(found.path), found.dialect
@@ -162,7 +171,7 @@ class RecipeFiles:
             misplaced = self._misplaced(path, dialect, composed.source) if not self.layer.fixed else ()
             read = _broken(path, dialect, *(misplaced or flaws), source="" if misplaced else composed.source)
         else:
-            adapted = self._adapted(recipe)
+            adapted = dataclasses.replace(self._adapted(recipe), path=str(path))
             read = RecipeFile(path=path, dialect=dialect, recipe_id=recipe.recipe_id, recipe=adapted)
         return dataclasses.replace(
             read,

@@ -22,15 +22,18 @@ class Shelf:
         *,
         tools: Mapping[str, library.ToolSpec],
         agents: Sequence[library.Agent],
+        backends: Mapping[str, Mapping[str, str]] | None = None,
         prompt_folders: Sequence[Path],
         clock: clock.Clock,
     ) -> None:
         """
         Args:
+            backends: Their models for haiku, sonnet and opus, by name; None: they are not known.
             prompt_folders: Layers of prompts, the bundled one first; that one belongs to the program and never changes.
         """
         self._tools = tools
         self._agents = tuple(agents)
+        self._backends = backends
         self._prompt_folders = tuple(prompt_folders)
         self._clock = clock
         self._listings: dict[str, listings.Listing] = {}
@@ -44,7 +47,9 @@ class Shelf:
         marks = self._found()
         if marks != self._marks:
             templates = prompts.load(self._prompt_folders).templates
-            self._library = library.Library(tools=self._tools, agents=self._agents, prompts=templates)
+            self._library = library.Library(
+                tools=self._tools, agents=self._agents, prompts=templates, backends=self._backends
+            )
             self._marks = marks
         return self._library
 

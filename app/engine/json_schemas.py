@@ -231,6 +231,10 @@ def _told(error: ValidationError, base: json_text.Parts) -> Iterator[errors.Flaw
         case "enum":
             hint = nearest(value, map(str, limit)) if isinstance(value, str) else ""
             yield flaw(place, "invalid_value", f"{_shown(value)} is not allowed{hint}")
+        case "maxLength":
+            yield flaw(place, "invalid_value", f"is longer than {limit} characters")
+        case "minLength":
+            yield flaw(place, "invalid_value", f"is shorter than {limit} characters" if limit > 1 else "is empty")
         case _:
             yield flaw(place, "invalid_value", error.message)
 

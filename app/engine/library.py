@@ -111,6 +111,8 @@ class Library:
     """Prompt templates by type."""
     recipes: Mapping[str, Recipe] = field(default_factory=dict)
     """Recipes of the project by id, for those that lead to another one."""
+    backends: Mapping[str, Mapping[str, str]] | None = None
+    """Models for haiku, sonnet and opus by backend; None: which backends there are is not known."""
 
     def agent_of(self, archetype: str, mode: str | None = None) -> Agent | None:
         """
@@ -157,6 +159,8 @@ class Recipe:
     """Other recipes that a run of it may go on to."""
     holds_workspace: bool = False
     """Whether its runs hold their workspace alone unless they are told to share it."""
+    path: str = ""
+    """Path of its file; empty where it has none."""
     line_of: Callable[[str], int | None] = field(default=lambda _: None, compare=False, repr=False)
     """Returns the line of a JSON path in its text; None where the language has no lines."""
     speaks_through: str | None = None

@@ -335,6 +335,8 @@ class ChildRun(Operation):
     """Its arguments."""
     description: str | None = None
     """Its task, as text."""
+    timeout_seconds: float | None = None
+    """Longest time that it may take, waiting for people included; it is cancelled then. None: no limit."""
 
 
 def body(operation: Operation) -> dict[str, plain.Json]:

@@ -388,6 +388,8 @@ def _due_seconds(operation: operations.Operation) -> float | None:
             return operation.seconds
         case operations.Gate():
             return operation.expires_seconds
+        case operations.ChildRun():
+            return operation.timeout_seconds
     return None
 
 

@@ -122,7 +122,13 @@ async def test_agents_of_the_project(project: Project) -> None:
 async def test_values_are_never_executed(service: served.Served, value: str) -> None:
     """Whatever a variable holds reaches a real shell as one word."""
     document = later(
-        {"id": "a", "type": "bash", "command": 'printf "%s|" "{{x}}" "{{x}}"', "output": "said", "parse_json": False},
+        {
+            "id": "a",
+            "type": "bash",
+            "command": "printf '%s|' {{x}} '{{x}}' # it's",
+            "output": "said",
+            "parse_json": False,
+        },
         name="own",
         context={"x": ""},
     )
@@ -185,6 +191,36 @@ async def test_recipes_in_recipes(service: served.Served) -> None:
     assert shown["status"] == "done", shown["error"]
     assert json.loads(await _slot(service, shown, "made")) == {"grade": "good"}
     assert below["parent_run_id"] == shown["run_id"]
+
+
+async def test_recipes_by_their_files(service: served.Served) -> None:
+    """A recipe is run by its file, in the folder of the other one or below it; one that is not there is refused."""
+    service.project.write(f"{OWN}/checks/lint.yaml", json.dumps(later(_asks("work", output="report"), name="lint")))
+    _write(service.project, later(_asks("more", output="made"), name="beside"))
+    shown = await _run(
+        service,
+        later(
+            {"id": "one", "type": "recipe", "recipe": "checks/lint.yaml", "output": "linted"},
+            {"id": "two", "type": "recipe", "recipe": "beside.yaml"},
+            name="parent",
+        ),
+    )
+    _write(service.project, later({"id": "one", "type": "recipe", "recipe": "../lint.yaml"}, name="lost"))
+    refused = await service.http.post("/api/runs", json={"recipe_id": "lost"})
+
+    assert (shown["status"], _lines(shown)) == ("done", {"one": "done", "two": "done"}), shown["error"]
+    assert [(flaw["code"], flaw["line"]) for flaw in refused.json()["flaws"]] == [("unknown_recipe", 1)]
+
+
+async def test_a_recipe_that_takes_too_long(service: served.Served) -> None:
+    """When the time of a step that runs a recipe is over, the step fails and the other run is cancelled."""
+    _write(service.project, later({"id": "long", "type": "bash", "command": "sleep 60"}, name="slow"))
+    shown = await _run(service, later({"id": "sub", "type": "recipe", "recipe": "slow", "timeout": 1}, name="parent"))
+    (below,) = (run for run in (await service.http.get("/api/runs")).json() if run["recipe_id"] == "slow")
+    ended = await service.until(below["run_id"], "cancelled", "done", "failed")
+
+    assert (shown["status"], shown["error"]["code"]) == ("failed", "timeout")
+    assert ended["status"] == "cancelled"
 
 
 async def test_recursion_is_bounded(service: served.Served) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from app import errors
-from app.dialects.amplifier import agents, checks, driver, graphs, parse, schema, walk
+from app.dialects.amplifier import agents, checks, driver, graphs, parse, references, replies, schema, walk
 from app.engine import library, plain, ports, runs
 
 
@@ -17,8 +17,9 @@ class Amplifier:
     """
 
     name: str = parse.DIALECT
-    driver_version: int = 2
+    driver_version: int = replies.NEWEST
     file_suffixes: tuple[str, ...] = (".yaml", ".yml")
+    takes_folders: bool = True
 
     def parse(self, source: str, stem: str) -> library.Recipe:
         """
@@ -43,11 +44,17 @@ class Amplifier:
 
     def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
         """
-        Return the agents that the recipe names, by the names that it gives them.
+        Return the agents that the recipe names, the ids of the recipes that it names by their files, and the models of
+        each backend, where it names models by a pattern.
         """
         names = [step["agent"] for _, step in walk.placed(recipe.document) if "agent" in step]
         found = {name: agents.find(name, library.agents) for name in names}
-        return {"agents": {name: agent.to_json() for name, agent in found.items() if agent is not None}}
+        frozen: dict[str, plain.Json] = {
+            "agents": {name: agent.to_json() for name, agent in found.items() if agent is not None}
+        }
+        called = references.files(recipe, library)
+        models = agents.models(recipe.document, found.values(), library.backends or {})
+        return frozen | ({"recipes": called} if called else {}) | ({"models": models} if models else {})
 
     def graph(self, recipe: library.Recipe) -> dict[str, plain.Json]:
         """

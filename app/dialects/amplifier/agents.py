@@ -4,10 +4,12 @@ Agents: who a step's `agent` is, and how the step changes what is set for it.
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from app.dialects.amplifier import walk
 from app.engine import library, operations, plain
 
 UNREACHABLE = (
@@ -25,6 +27,7 @@ UNREACHABLE = (
 TRANSIENT = ("agent_idle", "agent_timeout", "backend_unavailable", "model_crashed", "rate_limited")
 """Codes of errors that pass: the network, time, too many prompts."""
 
+_TIERS = ("haiku", "sonnet", "opus")
 _KNOWN = ("backend", "model", "role", "instruction", "system", "max_tokens", "providers", "session", "on_cut_off")
 
 _Object: TypeAlias = Mapping[str, plain.Json]
@@ -75,13 +78,52 @@ def merged(below: plain.Json, above: plain.Json) -> plain.Json:
     return above
 
 
-def voices(agent: _Object, step: _Object) -> tuple[Voice, ...]:
+def is_pattern(model: plain.Json) -> bool:
+    """
+    Tell whether a name of a model stands for any that fits it.
+    """
+    return isinstance(model, str) and any(sign in model for sign in "*?[")
+
+
+def resolved(pattern: str | None, models: Mapping[str, str]) -> str | None:
+    """
+    Return the model that a pattern stands for: the last of a backend's that fits, by name; failing that the one of
+    haiku, sonnet and opus that the pattern names; None, the backend's default, where it names none of them.
+
+    Args:
+        models: The backend's models for haiku, sonnet and opus.
+    """
+    if not is_pattern(pattern):
+        return pattern
+    fitting = sorted(model for model in models.values() if fnmatch.fnmatchcase(model, str(pattern)))
+    return fitting[-1] if fitting else next((tier for tier in _TIERS if tier in str(pattern).lower()), None)
+
+
+def models(
+    recipe: _Object, named: Iterable[library.Agent | None], backends: Mapping[str, Mapping[str, str]]
+) -> dict[str, dict[str, str]]:
+    """
+    Return the models of all backends, if any is named by a pattern in a recipe or for one of its agents.
+    """
+    written = [agent.model for agent in named if agent is not None]
+    for _, step in walk.placed(recipe):
+        config = step.get("agent_config") or {}
+        written += [step.get("model"), config.get("model"), _of_providers(config, "model")]
+        written += [wanted.get("model") for wanted in step.get("provider_preferences", ())]
+    return {name: dict(own) for name, own in backends.items()} if any(map(is_pattern, written)) else {}
+
+
+def voices(
+    agent: _Object, step: _Object, of_backends: Mapping[str, Mapping[str, str]] | None = None
+) -> tuple[Voice, ...]:
     """
     Return how a step's agent is asked, best way first.
 
     Args:
         agent: The agent as it was frozen.
+        of_backends: Models by backend, for patterns of models.
     """
+    known = of_backends or {}
     settings = merged(dict(agent), step.get("agent_config") or {})
     model = _of_providers(settings, "model")
     preferred = step.get("provider_preferences") or [
@@ -91,7 +133,10 @@ def voices(agent: _Object, step: _Object) -> tuple[Voice, ...]:
         Voice(
             agent_id=agent["id"],
             backend=wanted.get("provider") or settings["backend"],
-            model=wanted.get("model") or (None if "provider" in wanted else model or settings.get("model")),
+            model=resolved(
+                wanted.get("model") or (None if "provider" in wanted else model or settings.get("model")),
+                known.get(wanted.get("provider") or settings["backend"], {}),
+            ),
             system=_system(settings),
             max_tokens=step.get("max_tokens")
             or _whole(_of_providers(settings, "max_tokens") or settings.get("max_tokens"))

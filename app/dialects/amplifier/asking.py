@@ -128,7 +128,7 @@ class Asker:
 
     async def _prompt(self, step: _Object, frame: Frame) -> templates.Value:
         agent = self._ctx.run.frozen["agents"][step["agent"]]
-        ways = calls.agent_calls(step, self._recipe, agent, frame.scope)
+        ways = calls.agent_calls(step, self._ctx.run, agent, frame.scope)
         self._shown.unused_settings(step)
         await self._pace(frame)
         keys = [frame.key, *(f"{frame.key}.preference{number}" for number in range(2, len(ways) + 1))]
@@ -140,28 +140,31 @@ class Asker:
         if not record.done:
             raise failures.StepFailed.of(record, keys[:number])
         said = await self._content(record)
-        value = _read(step, str(said or ""), record)
+        value = self._read(step, str(said or ""), record)
         return templates.Kept(text=value, blob=record.blob) if record.blob and isinstance(value, str) else value
 
     async def _run_command(self, step: _Object, frame: Frame) -> templates.Value:
         record = await self._ctx.perform(
             frame.key, calls.command(step, frame.scope, self._ctx.run.driver_version), self._place(step)
         )
-        if not record.done:
-            raise failures.StepFailed.of(record)
         output = await self._content(record)
+        if not record.done:
+            said = calls.result_of_command(output) if isinstance(output, Mapping) and "exit_code" in output else None
+            raise failures.StepFailed.of(record, said=said)
         set_variable(step, "output_exit_code", output["exit_code"], frame)
         if output.get("stdout_truncated"):
             message = "the command has said more than a variable can hold"
             raise failures.StepFailed(message, key=record.key, code="output_too_large")
-        return _read(step, calls.result_of_command(output), record)
+        return self._read(step, calls.result_of_command(output), record)
 
     async def _run_recipe(self, step: _Object, frame: Frame) -> templates.Value:
         most = self._limits.get("max_depth", fields.default("recursion", "max_depth"))
         if self._ctx.run.depth >= most:
             message = f"there are {self._ctx.run.depth} runs above this one; recursion.max_depth allows {most}"
             raise await self.refuse(frame.key, "recursion_limit", message)
-        record = await self._ctx.perform(frame.key, calls.child(step, frame.scope), self._place(step))
+        record = await self._ctx.perform(
+            frame.key, calls.child(step, self._ctx.run.frozen.get("recipes", {}), frame.scope), self._place(step)
+        )
         if not record.done:
             raise failures.StepFailed.of(record)
         output = await self._content(record)
@@ -191,6 +194,15 @@ class Asker:
     async def _content(self, record: records.Record) -> Any:
         return record.output if record.blob is None else await self._ctx.read(record.blob)
 
+    def _read(self, step: _Object, said: str, record: records.Record) -> plain.Json:
+        try:
+            if "reply_schema" in step:
+                return replies.fitting(said, step["reply_schema"], self._ctx.run.driver_version)
+            return replies.read(said, step.get("parse_json"), self._ctx.run.driver_version)
+        except replies.NoData as error:
+            kept = said if step.get("type") == "bash" else None
+            raise failures.StepFailed(str(error), key=record.key, code=error.code, said=kept) from error
+
     def _place(self, step: _Object) -> records.Place:
         return records.Place(step_id=step["id"], output_slot=step.get("collect") or step.get("output"))
 
@@ -201,12 +213,3 @@ def set_variable(step: _Object, name: str, value: templates.Value, frame: Frame)
     """
     if name in step:
         frame.scope.set(step[name], value)
-
-
-def _read(step: _Object, said: str, record: records.Record) -> plain.Json:
-    try:
-        if "reply_schema" in step:
-            return replies.fitting(said, step["reply_schema"])
-        return replies.read(said, step.get("parse_json"))
-    except replies.NoData as error:
-        raise failures.StepFailed(str(error), key=record.key, code=error.code) from error

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from app.dialects.amplifier import agents, commands, fields, replies, templates
-from app.engine import operations, plain
+from app.engine import operations, plain, runs
 
 FINAL_OUTPUT = "final_output"
 """Slot that holds the result of a run."""
@@ -22,7 +22,9 @@ _ANY_EXIT_CODE = tuple(range(256))
 _Object: TypeAlias = Mapping[str, plain.Json]
 
 
-def agent_calls(step: _Object, recipe: _Object, agent: _Object, scope: templates.Scope) -> list[operations.AgentCall]:
+def agent_calls(
+    step: _Object, run: runs.RunStart, agent: _Object, scope: templates.Scope
+) -> list[operations.AgentCall]:
     """
     Return the prompt of a step, once for each way to ask its agent, best way first.
 
@@ -34,22 +36,23 @@ def agent_calls(step: _Object, recipe: _Object, agent: _Object, scope: templates
     """
     said = templates.parts(step["prompt"], scope)
     mode = (f"MODE: {step['mode']}\n\n",) if "mode" in step else ()
+    asked = (replies.ASKED,) if step.get("parse_json") and run.driver_version > 1 else ()
     return [
         operations.AgentCall(
             agent_id=voice.agent_id,
             archetype=agent.get("archetype"),
             backend=voice.backend,
             model=voice.model,
-            prompt=_joined((*mode, *said)),
+            prompt=_joined((*mode, *said, *asked)),
             system=voice.system,
             tools=True,
             max_tokens=voice.max_tokens,
             on_cut_off=voice.on_cut_off,
             reply_schema=step.get("reply_schema"),
             timeout_seconds=step.get("timeout", fields.DEFAULT_TIMEOUT),
-            retry=retries(step, agents.TRANSIENT) or backoff(recipe),
+            retry=retries(step, agents.TRANSIENT) or backoff(run.recipe),
         )
-        for voice in agents.voices(agent, step)
+        for voice in agents.voices(agent, step, run.frozen.get("models", {}))
     ]
 
 
@@ -77,14 +80,21 @@ def command(step: _Object, scope: templates.Scope, version: int) -> operations.C
     )
 
 
-def child(step: _Object, scope: templates.Scope) -> operations.ChildRun:
+def child(step: _Object, files: Mapping[str, str], scope: templates.Scope) -> operations.ChildRun:
     """
     Return the run of another recipe, which is given the step's `context` and nothing else.
+
+    Args:
+        files: Ids of the recipes that are named by their files.
 
     Raises:
         templates.Undefined: the context names what does not exist.
     """
-    return operations.ChildRun(recipe_id=step["recipe"], args=templates.filled(step.get("context", {}), scope))
+    return operations.ChildRun(
+        recipe_id=files.get(step["recipe"], step["recipe"]),
+        args=templates.filled(step.get("context", {}), scope),
+        timeout_seconds=step.get("timeout"),
+    )
 
 
 def result_of_command(output: _Object) -> str:
@@ -131,7 +141,7 @@ def backoff(recipe: _Object) -> operations.RetryPolicy | None:
     Return how prompts are repeated that were refused as too many, where the recipe says so.
     """
     given = recipe.get("rate_limiting", {}).get("backoff")
-    if given is None:
+    if given is None or given.get("enabled") is False:
         return None
     return operations.RetryPolicy(
         max_attempts=fields.of("backoff", given, "max_attempts"),

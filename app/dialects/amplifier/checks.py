@@ -7,11 +7,12 @@ A run that has begun goes on without them: what it was begun with was good enoug
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from app import errors
-from app.dialects.amplifier import agents, commands, walk
+from app.dialects.amplifier import agents, commands, declarations, fields, parse, references, templates, walk
 from app.engine import json_schemas, json_text, library, plain
 
 _Object: TypeAlias = Mapping[str, plain.Json]
@@ -22,9 +23,10 @@ def flaws(recipe: library.Recipe, registry: library.Library) -> list[errors.Flaw
     """
     Return everything that is wrong with a recipe beside its text, each with its line.
     """
-    found = list[errors.Flaw]()
+    found = [*_of_literals(recipe.document)]
     for place, step in walk.placed(recipe.document):
         found += _of_agent(step, place, registry)
+        found += _of_backends(step, place, registry)
         found += _of_recipe(step, place, recipe, registry)
         found += _of_command(step, place)
     return [dataclasses.replace(flaw, line=recipe.line_of(flaw.path)) for flaw in found]
@@ -58,11 +60,34 @@ def _of_agent(step: _Object, place: json_text.Parts, registry: library.Library) 
         yield json_schemas.flaw((*place, "agent"), "unknown_agent", message)
 
 
+def _of_backends(step: _Object, place: json_text.Parts, registry: library.Library) -> _Flaws:
+    known = registry.backends
+    if known is None:
+        return
+    own = (step.get("agent_config") or {}).get("backend")
+    for parts, name in (((*place, "provider"), step.get("provider")), ((*place, "agent_config", "backend"), own)):
+        if name is not None and name not in known:
+            yield json_schemas.flaw(parts, "unknown_backend", _no_backend(name, known))
+    preferred = [wanted["provider"] for wanted in step.get("provider_preferences", ())]
+    # One that there is is enough: what there is not is passed over.
+    if preferred and not any(name in known for name in preferred):
+        message = f"none of these is a backend; {_no_backend(preferred[0], known)}"
+        yield json_schemas.flaw((*place, "provider_preferences"), "unknown_backend", message)
+
+
+def _no_backend(name: str, known: Mapping[str, object]) -> str:
+    return f"there is no backend {name!r:.80}{json_schemas.nearest(name, known)}; backends are in agents.json"
+
+
 def _of_recipe(step: _Object, place: json_text.Parts, recipe: library.Recipe, registry: library.Library) -> _Flaws:
     name = step.get("recipe")
     if name is None:
         return
-    target = recipe if name == recipe.recipe_id else registry.recipes.get(name)
+    target = references.target(name, recipe, registry)
+    if target is None and references.is_file(name):
+        message = f"there is no recipe in the file {name!r:.80}, seen from the folder of this one"
+        yield json_schemas.flaw((*place, "recipe"), "unknown_recipe", message)
+        return
     if target is None:
         near = json_schemas.nearest(name, registry.recipes)
         yield json_schemas.flaw((*place, "recipe"), "unknown_recipe", f"there is no recipe {name!r:.80}{near}")
@@ -81,3 +106,37 @@ def _of_command(step: _Object, place: json_text.Parts) -> _Flaws:
     command = step.get("command")
     for problem in commands.problems(command) if command is not None else ():
         yield json_schemas.flaw((*place, "command"), problem.code, problem.message)
+    cwd = step.get("cwd", "")
+    if cwd.startswith(("/", "~")) or re.match(r"[A-Za-z]:[\\/]", cwd):
+        message = "is absolute; write it relative to the workspace, as in build/out, or start the run in that folder"
+        yield json_schemas.flaw((*place, "cwd"), "absolute_cwd", message)
+
+
+def _of_literals(document: _Object) -> _Flaws:
+    """
+    Return the paths that lead into values of the context which have no such part, and which nothing else sets.
+    """
+    version = document.get("schema", fields.FIRST)
+    declared = document.get("args_schema", {}).get("properties", {})
+    known = declarations.values(document.get("context", {}), version)
+    known = {name: value for name, value in known.items() if not parse.is_empty(value) and name not in declared}
+    hidden = walk.made(document) | walk.looped(document)
+    for spot in walk.spots(document):
+        if isinstance(spot, walk.Question):
+            kind, holder = "approval", spot.approval
+        else:
+            kind, holder = "step", spot.step
+        for field in (field.name for field in fields.KINDS[kind] if field.filled and field.name in holder):
+            for place, text in json_text.texts(holder[field], (*spot.place, field)):
+                for name in dict.fromkeys(templates.names(text)):
+                    root, _, path = name.partition(".")
+                    if path and root in known and root not in hidden:
+                        yield from _of_path(name, known, place)
+
+
+def _of_path(name: str, known: _Object, place: json_text.Parts) -> _Flaws:
+    try:
+        templates.Scope(own=dict(known)).find(name)
+    except templates.Undefined as gap:
+        message = f"{{{{{name:.80}}}}} leads nowhere: {gap.reason}, which is its value in context"
+        yield json_schemas.flaw(place, "undefined_variable", message)

@@ -7,7 +7,18 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeAlias
 
-from app.dialects.amplifier import approvals, asking, conditions, failures, fields, loops, showing, templates, walk
+from app.dialects.amplifier import (
+    approvals,
+    asking,
+    conditions,
+    declarations,
+    failures,
+    fields,
+    loops,
+    showing,
+    templates,
+    walk,
+)
 from app.dialects.amplifier.asking import Frame
 from app.engine import plain, ports, records, runs
 
@@ -23,7 +34,9 @@ async def drive(ctx: ports.Context) -> runs.Ending:
         errors.RunFailed: a step failed, something cannot be decided, or an approval was denied.
     """
     flow = _Flow(ctx)
-    for _, stage in walk.stages(ctx.run.recipe):
+    for index, (place, stage) in enumerate(walk.stages(ctx.run.recipe)):
+        if place:
+            flow.enter(stage["name"], index)
         await flow.ask(stage, fields.BEFORE)
         for step in stage["steps"]:
             await flow.take(step)
@@ -36,12 +49,21 @@ class _Flow:
         self._ctx, self._recipe = ctx, ctx.run.recipe
         self._version = self._recipe.get("schema", fields.FIRST)
         self._facts = templates.Scope(own=showing.facts(ctx.run), told=False)
-        self._scope = templates.Scope(own={**self._recipe.get("context", {}), **ctx.run.args}, around=self._facts)
+        self._first = ctx.run.driver_version == 1
+        context = self._recipe.get("context", {})
+        own = context if self._first else declarations.values(context, self._version)
+        self._scope = templates.Scope(own={**own, **ctx.run.args}, around=self._facts)
         self._lanes = self._recipe.get("rate_limiting", {}).get("max_concurrent_llm")
         self._shown = showing.Shown(ctx)
         self._asker = asking.Asker(ctx, self._shown)
         self._index, self._prompts = 0, asking.Prompts()
         self._over, self._lost = False, set[str]()
+
+    def enter(self, stage: str, index: int) -> None:
+        """
+        Let `stage` stand for a stage from now on.
+        """
+        self._facts.set(templates.STAGE, {"name": stage, "index": index})
 
     async def take(self, step: _Object) -> None:
         """
@@ -69,7 +91,7 @@ class _Flow:
             errors.RunFailed: `approval_denied`; nothing that a resume repeats caused it.
         """
         approval = stage.get("approval") or {}
-        if self._over or not approval.get("required") or fields.of("approval", approval, "when") != when:
+        if self._over or not approval.get("required") or fields.when(approval) != when:
             return
         key = f"approval:{stage['name']}"
         try:
@@ -79,6 +101,7 @@ class _Flow:
         record = await self._ctx.gate(key, gate, records.Place(step_id=key, output_slot=approval.get("output")))
         answer = approvals.answer(stage["name"], record)
         self._facts.set(templates.APPROVAL, answer)
+        self._facts.set(templates.APPROVAL_MESSAGE, answer["message"])
         if "output" in approval:
             self._scope.set(approval["output"], answer)
             self._shown.fill_one(approval["output"], answer, key)
@@ -89,7 +112,7 @@ class _Flow:
         """
         Show the result, and tell how it was reached.
         """
-        self._shown.result(self._recipe.get("final_output"), self._scope)
+        self._shown.result(fields.final(self._recipe), self._scope)
         return self._shown.ending(skipped=self._over)
 
     # -- one step
@@ -107,15 +130,24 @@ class _Flow:
             if follows == fields.FAIL:
                 raise
             self._shown.went_past(failure)
+            value = self._left(step, failure, here) if follows == fields.CONTINUE and not self._first else None
             frame.scope.leave(inner)
             if follows == fields.SKIP_REMAINING:
                 raise failures.Remaining from failure
-            return None
+            return value
         except failures.Remaining:
             frame.scope.leave(inner)
             raise
         frame.scope.leave(inner)
         return value
+
+    def _left(self, step: _Object, failure: failures.StepFailed, frame: Frame) -> templates.Value:
+        """
+        Return what stands for the result of a step that has failed: null, or what a command had printed.
+        """
+        for name in ("output", "collect", "output_exit_code"):
+            asking.set_variable(step, name, failure.said if name == "output" else None, frame)
+        return failure.said
 
     async def _repeated(self, step: _Object, frame: Frame) -> templates.Value:
         if "foreach" not in step and "while_condition" not in step:
@@ -132,12 +164,13 @@ class _Flow:
     async def _body(self, loop: _Object, step: _Object, frame: Frame) -> templates.Value:
         if "nested_foreach" in loop:
             return await self._each(loop["nested_foreach"], step, frame)
-        if "substeps" in step:
-            return await self._group(step, frame)
+        body = fields.body_of(step)
+        if body is not None:
+            return await self._group(step, body, frame)
         return await self._asker.act(step, frame)
 
-    async def _group(self, step: _Object, frame: Frame) -> templates.Value:
-        substeps: Mapping[str, _Object] = {one["id"]: one for one in step["substeps"]}
+    async def _group(self, step: _Object, body: str, frame: Frame) -> templates.Value:
+        substeps: Mapping[str, _Object] = {one["id"]: one for one in step[body]}
         width = None if "foreach" in step else loops.width(step.get("parallel"), len(substeps), frame.lanes)
         # In a loop it is the other iterations that go on.
         goes_on = "foreach" not in step and "while_condition" not in step and step.get("continue_on_error", False)
@@ -149,6 +182,8 @@ class _Flow:
             frames = frame.beside({f".{name}": frame.scope.inside() for name in substeps}, width)
             taken = {name: self._past(goes_on, self._take, one, substeps[name]) for name, one in frames.items()}
             values = await self._at_once(frame, frames, taken, width)
+        if body == fields.STEPS:
+            return list(values.values())[-1]
         return {name: templates.spoken(value) for name, value in values.items()}
 
     async def _at_once(
@@ -170,7 +205,7 @@ class _Flow:
                 raise
             self._shown.went_past(failure)
             self._lost.add(frame.key)
-            return None
+            return None if self._first else failure.said
 
     # -- loops
 
@@ -188,8 +223,9 @@ class _Flow:
             there = frame.inside(f"{frame.key}[{number}]", inner)
             results.append(await self._iteration(loop, step, there))
             # An iteration that failed has no result to look at.
-            asks = "break_if" in loop and there.key not in self._lost
-            over = asks and await self._holds(loop, "break_if", f"{there.key}:break_if", inner, step)
+            breaks = fields.break_of(loop)
+            asked = breaks if there.key not in self._lost else None
+            over = asked is not None and await self._holds(loop, asked, f"{there.key}:{asked}", inner, step)
             frame.scope.leave(inner)
             if over:
                 break
@@ -207,7 +243,10 @@ class _Flow:
         return list((await self._at_once(frame, frames, taken, width)).values())
 
     async def _iteration(self, loop: _Object, step: _Object, frame: Frame) -> plain.Json:
-        value = await self._past(loop.get("continue_on_error", False), self._body, frame, loop, step)
+        goes_on = loop.get("continue_on_error", False)
+        if not self._first:
+            goes_on = goes_on or step.get("on_error") == fields.CONTINUE
+        value = await self._past(goes_on, self._body, frame, loop, step)
         asking.set_variable(step, "output", value, frame)
         return templates.spoken(value)
 
@@ -221,7 +260,8 @@ class _Flow:
                 message = f"while_condition still holds after {len(results)} iterations, which max_iterations allows"
                 failure = loops.Unfit("too_many_iterations", message)
                 raise await self._asker.undecided(step, "while_condition", f"{key}:while_condition", failure)
-            inner = frame.scope.inside(**loops.variables(step, None, len(results)))
+            own = loops.variables(step, None, len(results))
+            inner = frame.scope.inside(**own, **({} if self._first else loops.counters(len(results))))
             results.append(await self._iteration(step, step, frame.inside(key, inner)))
             await self._update(step, key, inner)
             over = "break_when" in step and await self._holds(step, "break_when", f"{key}:break_when", inner)

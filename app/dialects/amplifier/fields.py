@@ -20,6 +20,10 @@ TYPES = ("agent", "bash", "recipe")
 """What a step can be, by its `type`."""
 BEFORE, AFTER = "before", "after"
 """Where the approval of a stage stands."""
+SUBSTEPS, STEPS = "substeps", "steps"
+"""Names of a step's own steps; the result of the second is that of the last of them."""
+COUNTERS = ("_loop_index", "_loop_iteration")
+"""Variables that count the iterations of a loop with a condition, from 0 and from 1."""
 APPROVE, DENY = "approve", "deny"
 """Decisions on an approval."""
 FAIL, CONTINUE, SKIP_REMAINING = "fail", "continue", "skip_remaining"
@@ -40,6 +44,9 @@ STAGE_NAME = r"^[A-Za-z0-9][A-Za-z0-9 _:-]{0,99}$"
 """Form of the names of stages."""
 AGENT = r"^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$"
 """Form of the names of agents, with or without a namespace."""
+
+RECIPE = r"^(\.\./){0,8}[A-Za-z0-9_.-][A-Za-z0-9_. /-]{0,199}$"
+"""Form of the ids of recipes, and of their files."""
 
 _SEMVER = (
     r"^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)"
@@ -67,7 +74,7 @@ _SECONDS = {"type": "integer", "minimum": 1, "maximum": _MOST_SECONDS}
 _COUNT = {"type": "integer", "minimum": 1, "maximum": _MOST_ITERATIONS}
 _MS = {"type": "integer", "minimum": 0, "maximum": _MOST_SECONDS * 1000}
 _VALUES = {"type": "object", "propertyNames": {"pattern": r"^[A-Za-z0-9_-]{1,100}$"}}
-_MODEL = {"type": "string", "pattern": r"^[^*?\[\]\s]{1,200}$"}
+_MODEL = {"type": "string", "pattern": r"^\S{1,200}$"}
 _MOST_TOKENS = {"type": "integer", "minimum": 1, "maximum": 1_000_000}
 _OF_MODEL = {"model": _WORD | {"type": ["string", "null"]}, "max_tokens": _MOST_TOKENS}
 _ROLE = {"type": "string", "maxLength": 20_000}
@@ -176,9 +183,11 @@ KINDS: Mapping[str, tuple[Field, ...]] = {
         ),
         _later("stages", _list("stage"), "Groups of steps with approvals, in place of `steps`.", below="stage"),
         _later("final_output", _NAME, "Variable that is the result of the run."),
+        _later("output", _NAME, "Another name of `final_output`."),
     ),
     "stage": (
         _must("name", {"type": "string", "pattern": STAGE_NAME}, "Unique among the stages."),
+        _field("description", _TEXT, "What it is for, for people."),
         _must("steps", _list("step"), "What is done in it, in order.", below="step"),
         _part("approval", "approval", "Question to a person."),
     ),
@@ -187,7 +196,11 @@ KINDS: Mapping[str, tuple[Field, ...]] = {
         _field("prompt", _TEXT, "What the person is asked.", filled=True),
         _field("timeout", _SECONDS | {"minimum": 0, "default": 0}, "Seconds to wait for an answer; 0: for ever."),
         _field("default", {"type": "string", "enum": [APPROVE, DENY], "default": DENY}, "Decision when time is up."),
-        _field("when", {"type": "string", "enum": [BEFORE, AFTER], "default": AFTER}, "Before or after the stage."),
+        _field(
+            "when",
+            {"type": "string", "enum": [BEFORE, AFTER, f"{BEFORE}_stage", f"{AFTER}_stage"], "default": AFTER},
+            "Before or after the stage.",
+        ),
         _field("output", _NAME, "Variable that gets `decision`, `message` and `by_default`."),
     ),
     "step": (
@@ -210,9 +223,10 @@ KINDS: Mapping[str, tuple[Field, ...]] = {
             filled=True,
         ),
         _later("output_exit_code", _NAME, "Variable that gets the exit code; no code fails the step then."),
-        _later("recipe", {"type": "string", "pattern": r"^[A-Za-z0-9_.-]{1,128}$"}, "Recipe that is run, by its id."),
+        _later("recipe", {"type": "string", "pattern": RECIPE}, "Recipe that is run, by its id or its file."),
         _later("context", _VALUES, "All that the recipe is given.", filled=True),
         _later("substeps", _list("step"), "Steps that are taken as one, in order or in parallel.", below="step"),
+        _later("steps", _list("step"), "Another name of `substeps`; the result is that of the last one.", below="step"),
         _field("condition", _CONDITION, "What must hold; otherwise the step is skipped.", filled=True),
         _field("foreach", _REFERENCE, "List; the step is taken once for each item.", filled=True),
         *_loop_fields()[:1],
@@ -220,6 +234,7 @@ KINDS: Mapping[str, tuple[Field, ...]] = {
         *_loop_fields()[1:],
         _part("nested_foreach", "nested_foreach", "Loop inside of the loop.", since=NEWEST),
         _later("while_condition", _CONDITION, "The step is repeated as long as it holds.", filled=True),
+        _later("max_while_iterations", _COUNT, "Another name of `max_iterations` beside `while_condition`."),
         _later("update_context", _VALUES, "Variables that each iteration changes, and their values.", filled=True),
         _later("break_when", _CONDITION, "Looked at after each iteration; if it holds, the loop is over.", filled=True),
         _field("output", _NAME, "Variable that gets the result."),
@@ -227,7 +242,7 @@ KINDS: Mapping[str, tuple[Field, ...]] = {
         _later("reply_schema", {"type": "object"}, "JSON Schema of an object; the reply must be one that fits."),
         _field("agent_config", _SETTINGS, "Settings of the agent that differ in this step."),
         _later("provider", _WORD, "Backend that the agent speaks through."),
-        _later("model", _MODEL, "Model, or one of haiku, sonnet, opus."),
+        _later("model", _MODEL, "Model, a pattern of models as `claude-haiku-*`, or one of haiku, sonnet, opus."),
         _later("provider_preferences", _list("preference"), "Backends and models, best first.", below="preference"),
         _later("max_tokens", _MOST_TOKENS, "Longest reply, in tokens."),
         _field("timeout", _SECONDS | {"default": DEFAULT_TIMEOUT}, "Seconds that each try may take."),
@@ -271,6 +286,7 @@ KINDS: Mapping[str, tuple[Field, ...]] = {
         _field("max_attempts", {"type": "integer", "minimum": 1, "maximum": 100, "default": 5}, "Tries in all."),
         _field("initial_delay_ms", _MS | {"default": 1_000}, "Delay before the second try."),
         _field("max_delay_ms", _MS | {"default": 60_000}, "Longest delay."),
+        _field("enabled", {"type": "boolean", "default": True}, "Whether refused prompts are repeated at all."),
         _field(
             "multiplier",
             {"type": "number", "minimum": 1, "maximum": 100, "default": 2},
@@ -279,10 +295,40 @@ KINDS: Mapping[str, tuple[Field, ...]] = {
     ),
     "preference": (
         _must("provider", _WORD, "Backend."),
-        _field("model", _MODEL, "Model, or one of haiku, sonnet, opus."),
+        _field("model", _MODEL, "Model, a pattern of models as `claude-haiku-*`, or one of haiku, sonnet, opus."),
     ),
 }  # fmt: skip
 """All kinds of objects, each with its fields in order."""
+
+
+def body_of(step: Mapping[str, plain.Json]) -> str | None:
+    """
+    Return the field that holds the steps inside of a step, or None.
+    """
+    return next((name for name in (SUBSTEPS, STEPS) if name in step), None)
+
+
+def break_of(loop: Mapping[str, plain.Json]) -> str | None:
+    """
+    Return the field that ends a loop over a list early, or None.
+    """
+    return next((name for name in ("break_if", "break_when") if name in loop), None)
+
+
+def final(recipe: Mapping[str, plain.Json]) -> str | None:
+    """
+    Return the variable that is the result of a run, or None.
+    """
+    name: str | None = recipe.get("final_output", recipe.get("output"))
+    return name
+
+
+def when(approval: Mapping[str, plain.Json]) -> str:
+    """
+    Return whether an approval is before or after its stage.
+    """
+    named: str = of("approval", approval, "when")
+    return named.removesuffix("_stage")
 
 
 def default(kind: str, name: str) -> plain.Json:

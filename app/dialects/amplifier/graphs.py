@@ -35,16 +35,16 @@ def _flow(document: _Object) -> Iterator[tuple[_Edge, str, list[tuple[_Edge, _Ed
         approval = stage.get("approval", {}) if place else {}
         asked = approval if approval.get("required") else None
         question = {"id": f"approval:{stage.get('name')}", "label": stage.get("name", ""), "kind": "gate"}
-        if asked and asked.get("when") == fields.BEFORE:
+        if asked and fields.when(asked) == fields.BEFORE:
             yield question, "", []
         for step in stage["steps"]:
             yield _node(step), _why(step), list(_inside(step))
-        if asked and asked.get("when") != fields.BEFORE:
+        if asked and fields.when(asked) != fields.BEFORE:
             yield question, "", []
 
 
 def _inside(step: _Object) -> Iterator[tuple[_Edge, _Edge]]:
-    for substep in step.get("substeps", ()):
+    for _, _, substep in walk.body(step):
         label = _why(substep) or ("parallel" if step.get("parallel") and "foreach" not in step else "")
         yield _node(substep), {"source": step["id"], "target": substep["id"], "label": label}
         yield from _inside(substep)
@@ -52,7 +52,7 @@ def _inside(step: _Object) -> Iterator[tuple[_Edge, _Edge]]:
 
 def _node(step: _Object) -> _Edge:
     kind = {"bash": "command", "recipe": "recipe"}.get(step.get("type", ""), "agent")
-    return {"id": step["id"], "label": step["id"], "kind": "group" if "substeps" in step else kind}
+    return {"id": step["id"], "label": step["id"], "kind": kind if fields.body_of(step) is None else "group"}
 
 
 def _why(step: _Object) -> str:

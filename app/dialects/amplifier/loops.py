@@ -48,7 +48,7 @@ def limit(loop: _Object) -> int:
     """
     Return the most iterations of a loop.
     """
-    most: int = loop.get("max_iterations", fields.DEFAULT_ITERATIONS)
+    most: int = loop.get("max_while_iterations", loop.get("max_iterations", fields.DEFAULT_ITERATIONS))
     return most
 
 
@@ -58,6 +58,13 @@ def variables(loop: _Object, item: plain.Json, index: int) -> dict[str, template
     """
     own = {loop.get("as", fields.DEFAULT_ITEM): item} if "foreach" in loop else {}
     return own | ({loop["index_as"]: index} if "index_as" in loop else {})
+
+
+def counters(index: int) -> dict[str, templates.Value]:
+    """
+    Return the names by which an iteration of a loop with a condition knows its position.
+    """
+    return dict(zip(fields.COUNTERS, (index, index + 1), strict=True))
 
 
 def width(parallel: bool | int | None, count: int, lanes: int | None) -> int | None:

@@ -5,12 +5,13 @@ The parser: a text becomes a recipe, or the list of everything that is wrong wit
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from app import errors
 from app.dialects import yaml_text
-from app.dialects.amplifier import fields, rules, schema, templates, walk
+from app.dialects.amplifier import declarations, fields, rules, schema, templates, upstream, walk
 from app.engine import json_schemas, library, plain
 
 DIALECT = "amplifier"
@@ -18,13 +19,31 @@ DIALECT = "amplifier"
 
 _TOLD_HERE = ("oneOf",)
 _UNKNOWN = "unknown_field"
+_NAME = re.compile(r'(?:\.|\[")([^."\[\]]+)(?:"\])?(?:\[\d+\])*\Z')
+_BROKEN_FORM = re.compile(r"\A(.*) does not have the form ", re.DOTALL)
+
 _MOMENT = "must be a time in ISO 8601, as in 2025-11-18T14:30:00Z"
-_FORMS: Mapping[str, str] = {
-    "$.version": "must be a semantic version, as in 1.0.0 or 2.1.0-beta.1",
-    "$.created": _MOMENT,
-    "$.updated": _MOMENT,
+_WORD = "must consist of letters, digits, hyphens and underscores"
+_VARIABLE = "must be a name of letters, digits and underscores"
+FORMS: Mapping[str, str] = {
+    "version": "must be a semantic version, as in 1.0.0 or 2.1.0-beta.1",
+    "created": _MOMENT,
+    "updated": _MOMENT,
+    "name": f"{_WORD}, at most 100; the name of a stage may have spaces and colons too",
+    "id": f"{_WORD}, at most 50",
+    "depends_on": "must be the id of a step",
+    "agent": "must be the id of an agent, with or without a namespace, as in foundation:zen-architect",
+    "model": "must be one word",
+    "recipe": "must be the id of a recipe or a file relative to this one, as in checks/lint.yaml; no variable, no @",
+    "context": f"{_WORD} in its names",
+    "update_context": f"{_WORD} in its names",
+    "env": "must name variables of the environment, without = and blanks",
+    "prompt": "must say something",
+    "command": "must say something",
+    "description": "must say something",
+    **dict.fromkeys(("as", "index_as", "collect", "output", "output_exit_code", "final_output"), _VARIABLE),
 }
-"""What is said of values whose form is too long to show."""
+"""What is said of values that do not have their form, by the field."""
 
 _Object: TypeAlias = Mapping[str, plain.Json]
 _Flaws: TypeAlias = Iterator[errors.Flaw]
@@ -57,8 +76,14 @@ def flaws(document: plain.Json) -> _Flaws:
     Return everything that is wrong with a recipe, wherever its text came from.
     """
     version, problem = _version(document)
+    if version == fields.FIRST and isinstance(document, dict):
+        later = _of_later(document)
+        if later:
+            yield _needed(later)
+            version, problem = fields.NEWEST, None
+            document = document | {"schema": version}
     judged = document | {"schema": version} if problem else document
-    yield from _explained(_breaches(version, judged), version, judged)
+    yield from map(_explained, _breaches(version, judged))
     if problem:
         yield json_schemas.flaw(("schema",), "unknown_version", problem)
     if isinstance(document, dict):
@@ -75,9 +100,12 @@ def args_schema(document: _Object) -> dict[str, plain.Json]:
     """
     own, context = document.get("args_schema", {}), document.get("context", {})
     declared, required = own.get("properties", {}), list(own.get("required", ()))
-    properties = dict(declared)
+    properties, version = dict(declared), document.get("schema", fields.FIRST)
     for name, value in context.items():
-        if is_empty(value):
+        if declarations.is_declaration(value, version):
+            properties[name] = {**declarations.schema(value), **properties.get(name, {})}
+            required += [name] if declarations.is_required(value) else []
+        elif is_empty(value):
             required += [name] if name not in declared else []
         else:
             properties[name] = {**properties.get(name, {}), "default": value}
@@ -114,19 +142,38 @@ def _breaches(version: str, document: plain.Json) -> list[errors.Flaw]:
     return json_schemas.flaws(schema.json_schema(version), document, lenient=lambda _, keyword: keyword in _TOLD_HERE)
 
 
-def _explained(breaches: list[errors.Flaw], version: str, document: plain.Json) -> _Flaws:
+def _of_later(document: dict[str, plain.Json]) -> list[errors.Flaw]:
     """
-    Say of each unknown field that a later version knows it, where that is so, and what is meant by forms.
+    Return the fields that only the newest version has; a recipe with any of them is judged by that one.
     """
-    later: set[str] | None = None
-    for flaw in breaches:
-        if flaw.code == "invalid_value" and flaw.path in _FORMS:
-            flaw = dataclasses.replace(flaw, message=_FORMS[flaw.path])
-        if flaw.code == _UNKNOWN and version == fields.FIRST:
-            if later is None:
-                still = _breaches(fields.NEWEST, document | {"schema": fields.NEWEST})
-                later = {one.path for one in still if one.code == _UNKNOWN}
-            if flaw.path not in later:
-                message = f'needs schema: "{fields.NEWEST}"; this recipe is written in "{version}"'
-                flaw = dataclasses.replace(flaw, code="needs_schema", message=message)
-        yield flaw
+    unknown = [flaw for flaw in _breaches(fields.FIRST, document) if flaw.code == _UNKNOWN]
+    if not unknown:
+        return []
+    newest = document | {"schema": fields.NEWEST}
+    still = {flaw.path for flaw in _breaches(fields.NEWEST, newest) if flaw.code == _UNKNOWN}
+    return [flaw for flaw in unknown if flaw.path not in still]
+
+
+def _needed(later: list[errors.Flaw]) -> errors.Flaw:
+    """
+    Return the one flaw of a recipe that does not say that it is of the newest version.
+    """
+    others = f", and so do {len(later) - 1} other fields" if len(later) > 1 else ""
+    wanted = f'schema: "{fields.NEWEST}"'
+    message = f"needs {wanted}{others}; write {wanted} at the top of the recipe, which is read as {fields.FIRST}"
+    return dataclasses.replace(later[0], code="needs_schema", message=message)
+
+
+def _explained(flaw: errors.Flaw) -> errors.Flaw:
+    """
+    Say of a breach what to write instead: no expression of a form, and no text as long as it is.
+    """
+    named = _NAME.search(flaw.path)
+    name, message = named[1] if named else "", flaw.message
+    if flaw.code == _UNKNOWN and name in upstream.INSTEAD:
+        message = f"belongs to later recipes of Amplifier; {upstream.INSTEAD[name]}"
+    elif flaw.code == "wrong_type" and name in upstream.COMPUTED:
+        message = f"{message}; variables are not filled in here"
+    elif flaw.code == "invalid_value" and (found := _BROKEN_FORM.match(message)):
+        message = f"is {found[1]:.80}; it {FORMS.get(name, 'must have another form')}"
+    return dataclasses.replace(flaw, message=message)

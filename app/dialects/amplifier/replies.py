@@ -15,7 +15,12 @@ _FENCED = re.compile(r"\A\s*```[ \t]*(?:json|JSON)?[ \t]*\n(?P<inside>.*?)\n[ \t
 _BLOCK = re.compile(r"^[ \t]*```[ \t]*(?:json|JSON)?[ \t]*\n(?P<inside>.*?)\n[ \t]*```", re.DOTALL | re.MULTILINE)
 _OPENING = re.compile(r"[{\[]")
 _MOST_LOOKS = 200
+_MOST_READ = 4
 _MOST_CHECKS = 1_000_000
+
+
+NEWEST = 2
+"""Version of the driver."""
 
 
 class NoData(ValueError):
@@ -29,13 +34,18 @@ class NoData(ValueError):
         """Stable name of why."""
 
 
-def read(said: str, parse_json: bool | None) -> plain.Json:
+ASKED = "\n\nReply with one JSON value and nothing else: no words before or after it, no code fence."
+"""What is put behind a prompt whose reply must be JSON."""
+
+
+def read(said: str, parse_json: bool | None, version: int = NEWEST) -> plain.Json:
     """
     Return what a reply means.
 
     Args:
         parse_json: None: an object or a list is data if it is the whole reply, fenced or not; True: JSON is looked for
             in the midst of words too; False: every reply is text.
+        version: Version of the driver that began the run.
 
     Raises:
         NoData: there had to be JSON and there is none.
@@ -48,17 +58,21 @@ def read(said: str, parse_json: bool | None) -> plain.Json:
         whole = _value(fenced["inside"]) if fenced else None
     if whole is not None and (parse_json or isinstance(whole[0], dict | list)):
         return whole[0]
-    return _found(said) if parse_json else said
+    if not parse_json:
+        return said
+    if len(said) > json_text.MAX_CHARACTERS:
+        raise NoData("not_json", f"the reply has more than {json_text.MAX_CHARACTERS} characters and is no JSON")
+    return _first(said) if version == 1 else _largest(said)
 
 
-def fitting(said: str, schema: Mapping[str, plain.Json]) -> plain.Json:
+def fitting(said: str, schema: Mapping[str, plain.Json], version: int = NEWEST) -> plain.Json:
     """
     Return the data of a reply that must fit a schema.
 
     Raises:
         NoData: it does not.
     """
-    value = read(said, True)
+    value = read(said, True, version)
     try:
         found = json_schemas.flaws(schema, value, most_checks=_MOST_CHECKS)
     except json_schemas.TooCostly as error:
@@ -78,12 +92,37 @@ def _value(text: str) -> tuple[plain.Json] | None:
         return None
 
 
-def _found(said: str) -> plain.Json:
+def _largest(said: str) -> plain.Json:
     """
-    Return the first JSON in the midst of words: a fenced block before anything else.
+    Return the object or list that takes the most room in the midst of words; failing that, any fenced value.
     """
-    if len(said) > json_text.MAX_CHARACTERS:
-        raise NoData("not_json", f"the reply has more than {json_text.MAX_CHARACTERS} characters and is no JSON")
+    found, at, left = list[tuple[int, plain.Json]](), 0, _MOST_READ * len(said)
+    decoder = json.JSONDecoder()
+    while left > 0 and (opening := _OPENING.search(said, at)):
+        try:
+            _, at = decoder.raw_decode(said, opening.start())
+        except json.JSONDecodeError as error:
+            # What was read in vain counts: openings without end, one in the other, would be read again and again.
+            left -= error.pos - opening.start() + 1
+            at = opening.end()
+        except (ValueError, RecursionError):
+            left, at = left - len(said), opening.end()
+        else:
+            value = _value(said[opening.start() : at])
+            found += [(at - opening.start(), value[0])] if value else []
+    if found:
+        return max(found, key=lambda one: one[0])[1]
+    for block in _BLOCK.finditer(said):
+        value = _value(block["inside"])
+        if value is not None:
+            return value[0]
+    raise NoData("not_json", "the reply holds no JSON, and the step asks for some")
+
+
+def _first(said: str) -> plain.Json:
+    """
+    Return the first JSON in the midst of words, a fenced block before anything else; the driver's first version did.
+    """
     for block in _BLOCK.finditer(said):
         value = _value(block["inside"])
         if value is not None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from app import errors
-from app.dialects.amplifier import conditions, fields, templates, walk
+from app.dialects.amplifier import conditions, declarations, fields, templates, walk
 from app.engine import json_schemas, json_text, plain
 
 MOST_STEPS = 2_000
@@ -20,8 +20,8 @@ _OF_TYPE: Mapping[str, tuple[str, ...]] = {
         "reply_schema", "retry", "timeout", "parse_json",
     ),
     "bash": ("command", "cwd", "env", "output_exit_code", "retry", "timeout", "parse_json"),
-    "recipe": ("recipe", "context"),
-    "substeps": ("substeps",),
+    "recipe": ("recipe", "context", "timeout"),
+    "substeps": ("substeps", "steps"),
 }  # fmt: skip
 _NEEDED: Mapping[str, tuple[str, ...]] = {
     "agent": ("agent", "prompt"),
@@ -38,16 +38,20 @@ _OF_LOOP: Mapping[str, tuple[str, ...]] = {
     "collect": ("foreach", "while_condition"),
     "index_as": ("foreach", "while_condition"),
     "max_iterations": ("foreach", "while_condition"),
-    "continue_on_error": ("foreach", "while_condition", "substeps"),
-    "parallel": ("foreach", "substeps"),
+    "max_while_iterations": ("while_condition",),
+    "continue_on_error": ("foreach", "while_condition", "substeps", "steps"),
+    "parallel": ("foreach", "substeps", "steps"),
     "update_context": ("while_condition",),
-    "break_when": ("while_condition",),
+    "break_when": ("while_condition", "foreach"),
 }
 _TOGETHER = (
     ("foreach", "while_condition"),
     ("provider_preferences", "provider"),
     ("provider_preferences", "model"),
     ("parse_json", "reply_schema"),
+    ("substeps", "steps"),
+    ("break_if", "break_when"),
+    ("max_iterations", "max_while_iterations"),
 )
 _NAMES = ("as", "index_as", "collect", "output", "output_exit_code")
 _CONDITIONS = ("condition", "while_condition", "break_if", "break_when")
@@ -82,10 +86,10 @@ def flaws(document: _Object, version: str) -> _Flaws:
                 yield from json_schemas.schema_flaws(spot.step["reply_schema"], (*spot.place, "reply_schema"))
         yield from _of_loop(spot, version)
         yield from _of_texts(spot, check)
-    final = document.get("final_output")
-    if isinstance(final, str) and final not in everywhere:
-        near = json_schemas.nearest(final, everywhere)
-        yield json_schemas.flaw(("final_output",), "undefined_variable", f"{final:.80} is set nowhere{near}")
+    for name in (name for name in ("final_output", "output") if isinstance(document.get(name), str)):
+        if document[name] not in everywhere:
+            near = json_schemas.nearest(document[name], everywhere)
+            yield json_schemas.flaw((name,), "undefined_variable", f"{document[name]:.80} is set nowhere{near}")
 
 
 # -- the whole recipe
@@ -94,6 +98,8 @@ def flaws(document: _Object, version: str) -> _Flaws:
 def _of_parts(document: _Object) -> _Flaws:
     if "steps" in document and "stages" in document:
         yield json_schemas.flaw((), "exclusive_fields", "has steps and stages, which exclude one another")
+    if "final_output" in document and "output" in document:
+        yield json_schemas.flaw((), "exclusive_fields", "has final_output and output, which mean the same")
     names: list[plain.Json] = []
     for place, stage in walk.stages(document):
         if place and stage.get("name") in names:
@@ -102,6 +108,7 @@ def _of_parts(document: _Object) -> _Flaws:
 
 
 def _of_args(document: _Object, version: str) -> _Flaws:
+    yield from declarations.flaws(document.get("context"), version)
     schema = document.get("args_schema")
     if isinstance(schema, dict):
         yield from json_schemas.args_schema_flaws(schema, ("args_schema",))
@@ -151,7 +158,7 @@ def _of_dependencies(spot: walk.Spot, document: _Object) -> _Flaws:
 
 def _of_type(spot: walk.Spot) -> _Flaws:
     step = spot.step
-    kind = "substeps" if "substeps" in step else step.get("type", fields.TYPES[0])
+    kind = step.get("type", fields.TYPES[0]) if fields.body_of(step) is None else "substeps"
     if kind not in _OF_TYPE:
         return
     if kind == "substeps" and "type" in step:
@@ -162,7 +169,8 @@ def _of_type(spot: walk.Spot) -> _Flaws:
     for name in step:
         if name in _KINDS and name not in _OF_TYPE[kind]:
             where = "beside substeps" if kind == "substeps" else f"in a step of type {kind}"
-            yield json_schemas.flaw((*spot.place, name), "misplaced_field", f"means nothing {where}")
+            instead = "write it on the steps of that recipe" if kind == "recipe" else "remove it"
+            yield json_schemas.flaw((*spot.place, name), "misplaced_field", f"means nothing {where}; {instead}")
 
 
 def _of_loop(spot: walk.Spot, version: str) -> _Flaws:
@@ -176,9 +184,10 @@ def _of_loop(spot: walk.Spot, version: str) -> _Flaws:
         if one in step and other in step:
             message = f"has {one} and {other}, which exclude one another"
             yield json_schemas.flaw(spot.place, "exclusive_fields", message)
-    if "break_if" in step and step.get("parallel") not in (None, False):
+    breaks = fields.break_of(step)
+    if breaks is not None and step.get("parallel") not in (None, False):
         message = "cannot end a loop whose iterations go on at once"
-        yield json_schemas.flaw((*spot.place, "break_if"), "exclusive_fields", message)
+        yield json_schemas.flaw((*spot.place, breaks), "exclusive_fields", message)
     if "index_as" in step and step["index_as"] == step.get("as", fields.DEFAULT_ITEM):
         yield json_schemas.flaw((*spot.place, "index_as"), "exclusive_fields", "is the name of the item")
     looped = step.get("foreach")

@@ -131,4 +131,4 @@ class Shown:
 
 def _shown_by(step: _Object) -> set[str]:
     own = {step[name] for name in ("output", "collect") if name in step}
-    return own.union(*(_shown_by(substep) for substep in step.get("substeps", ())))
+    return own.union(*(_shown_by(substep) for _, _, substep in walk.body(step)))

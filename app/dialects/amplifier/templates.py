@@ -17,6 +17,9 @@ RESERVED = ("recipe", "session", "step")
 APPROVAL = "approval"
 """One more such name from schema 1.7 on: the last approval."""
 
+APPROVAL_MESSAGE, STAGE = "_approval_message", "stage"
+"""Facts of a run with stages, which variables of the same name hide."""
+
 _TOKEN = re.compile(r"\\\{\{|\{\{[ \t]*([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*)[ \t]*\}\}|\{\{")
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 _MOST_NAMED = 50

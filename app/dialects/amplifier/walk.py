@@ -114,13 +114,14 @@ def spots(document: _Object) -> Iterator[Spot | Question]:
     for place, stage in stages(document):
         asked = _mapping(stage.get("approval")) if place else {}
         question = Question(place=(*place, "approval"), approval=asked, known=known)
-        if asked.get("when") == fields.BEFORE:
+        before = asked.get("when") in (fields.BEFORE, f"{fields.BEFORE}_stage")
+        if before:
             yield question
             known |= _named(asked.get("output"))
         yield from _in_order(stage.get("steps"), (*place, "steps"), known, earlier)
         for _, step in _objects(stage.get("steps")):
             known, earlier = known | set_by(step), (*earlier, *_ids(step))
-        if asked and asked.get("when") != fields.BEFORE:
+        if asked and not before:
             yield dataclasses.replace(question, known=known)
             known |= _named(asked.get("output"))
 
@@ -140,7 +141,8 @@ def given(document: _Object) -> _Names:
     """
     context, schema = document.get("context"), document.get("args_schema")
     declared = schema.get("properties") if isinstance(schema, dict) else None
-    return frozenset((*_mapping(context), *_mapping(declared)))
+    facts = (templates.STAGE, templates.APPROVAL_MESSAGE) if "stages" in document else ()
+    return frozenset((*_mapping(context), *_mapping(declared), *facts))
 
 
 def made(document: _Object) -> _Names:
@@ -153,19 +155,39 @@ def made(document: _Object) -> _Names:
     return found
 
 
+def looped(document: _Object) -> _Names:
+    """
+    Return the variables of all loops.
+    """
+    found: _Names = frozenset()
+    for spot in spots(document):
+        if isinstance(spot, Spot):
+            found |= _loop_variables(spot.step)
+    return found
+
+
+def body(step: _Object) -> Iterator[tuple[str, int, _Object]]:
+    """
+    Return the steps inside of a step, each with the field and the position that it has there.
+    """
+    for name in (fields.SUBSTEPS, fields.STEPS):
+        yield from ((name, index, substep) for index, substep in _objects(step.get(name)))
+
+
 def set_by(step: _Object) -> _Names:
     """
     Return the variables that a step sets, and the steps inside of it.
     """
     own = frozenset(step[name] for name in SETTING if isinstance(step.get(name), str))
-    below = (set_by(substep) for _, substep in _objects(step.get("substeps")))
+    below = (set_by(substep) for _, _, substep in body(step))
     return own.union(_mapping(step.get("update_context")), *below)
 
 
 def _placed(items: plain.Json, place: json_text.Parts) -> Iterator[tuple[json_text.Parts, _Object]]:
     for index, step in _objects(items):
         yield (*place, index), step
-        yield from _placed(step.get("substeps"), (*place, index, "substeps"))
+        for name in (fields.SUBSTEPS, fields.STEPS):
+            yield from _placed(step.get(name), (*place, index, name))
 
 
 def _too_deep(step: _Object, place: json_text.Parts, before: int) -> Iterator[json_text.Parts]:
@@ -173,14 +195,14 @@ def _too_deep(step: _Object, place: json_text.Parts, before: int) -> Iterator[js
     if length + _BEHIND > MOST_KEY:
         yield place
         return
-    for index, substep in _objects(step.get("substeps")):
-        yield from _too_deep(substep, (*place, "substeps", index), length + 1)
+    for name, index, substep in body(step):
+        yield from _too_deep(substep, (*place, name, index), length + 1)
 
 
 def _positions(step: _Object) -> int:
     length, loop = 0, step if "foreach" in step or "while_condition" in step else {}
     while loop:
-        most = loop.get("max_iterations")
+        most = loop.get("max_while_iterations", loop.get("max_iterations"))
         length += len(f"[{(most if isinstance(most, int) else fields.DEFAULT_ITERATIONS) - 1}]")
         loop = _mapping(loop.get("nested_foreach"))
     return length
@@ -205,19 +227,20 @@ def _of_step(step: _Object, place: json_text.Parts, known: _Names, earlier: tupl
             place=where, step=loop, before=before, inside=inside, after=after, earlier=earlier, inner=loop is not step
         )
     if "foreach" not in step and step.get("parallel") not in (None, False):
-        for index, substep in _objects(step.get("substeps")):
-            yield from _of_step(substep, (*place, "substeps", index), inside, earlier)
+        for name, index, substep in body(step):
+            yield from _of_step(substep, (*place, name, index), inside, earlier)
     else:
-        yield from _in_order(step.get("substeps"), (*place, "substeps"), inside, earlier)
+        for name in (fields.SUBSTEPS, fields.STEPS):
+            yield from _in_order(step.get(name), (*place, name), inside, earlier)
 
 
 def _ids(step: _Object) -> tuple[str, ...]:
     own = (step["id"],) if isinstance(step.get("id"), str) else ()
-    return (*own, *(name for _, substep in _objects(step.get("substeps")) for name in _ids(substep)))
+    return (*own, *(name for _, _, substep in body(step) for name in _ids(substep)))
 
 
 def _loop_variables(loop: _Object) -> _Names:
-    found = _named(loop.get("index_as"))
+    found = _named(loop.get("index_as")) | frozenset(fields.COUNTERS if "while_condition" in loop else ())
     return found | _named(loop.get("as", fields.DEFAULT_ITEM)) if "foreach" in loop else found
 
 

@@ -49,7 +49,9 @@ class Pool:
         self._store = store
         self._grace_seconds = stop_grace_seconds
         self._gates = gates.Gates(equipment.clock)
-        self._children = ChildRuns(start_child, self.ended, store, dialects)
+        self._children = ChildRuns(
+            start_child, self.ended, lambda runs: self._orders.cancel_all(runs), store, dialects, equipment.clock
+        )
         equipment = self._equipped(equipment)
         self._clock = equipment.clock
         self._house = House(store, dialects, equipment, limit, kept_loaded, self._run_left, self._died)

@@ -4,6 +4,7 @@ Waiting: performers of the operations that only wait, for a time or for another 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
@@ -45,10 +46,18 @@ class ChildRuns:
     """
 
     def __init__(
-        self, start: StartChild, ended: Ended, store: stores.RunStore, dialects: Mapping[str, ports.Driver]
+        self,
+        start: StartChild,
+        ended: Ended,
+        cancel: Callable[[set[str]], Awaitable[None]],
+        store: stores.RunStore,
+        dialects: Mapping[str, ports.Driver],
+        time: clock.Clock,
     ) -> None:
         self._start = start
         self._ended = ended
+        self._cancel = cancel
+        self._clock = time
         self._store = store
         self._dialects = dialects
         self._begun: dict[str, set[str]] = {}
@@ -62,9 +71,29 @@ class ChildRuns:
         except errors.ControlRoomError as error:
             return _failed(error.code, error.message, None)
         self._begun.setdefault(call.run.run_id, set()).add(child)
-        status = await self._ended(child)
+        status = await self._end(call, child)
+        if status is None:
+            await self._cancel({child})
+            self._begun.get(call.run.run_id, set()).discard(child)
+            return _failed("timeout", f"the run {child} did not end in time and is cancelled", {"run_id": child})
         self._begun.get(call.run.run_id, set()).discard(child)
         return await self._result(child, status)
+
+    async def _end(self, call: ports.Call, child: str) -> states.RunState | None:
+        """
+        Wait for a child's end; None: its time was over first.
+        """
+        if call.due_at is None:
+            return await self._ended(child)
+        left = (clock.instant(call.due_at) - self._clock.now()).total_seconds()
+        ended, over = asyncio.ensure_future(self._ended(child)), asyncio.ensure_future(self._clock.sleep(max(left, 0)))
+        try:
+            await asyncio.wait((ended, over), return_when=asyncio.FIRST_COMPLETED)
+            return ended.result() if ended.done() else None
+        finally:
+            for waiting in (ended, over):
+                waiting.cancel()
+            await asyncio.gather(ended, over, return_exceptions=True)
 
     def take_unfinished(self, run_id: str) -> set[str]:
         """

@@ -126,6 +126,41 @@ RUNS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
         {},
     ),
     "not_a_list": (_with(step("second", foreach="{{seen}}")), {}),
+    "quoted": (
+        _with(
+            {"id": "list", "type": "bash", "command": "ls {{x}} 'in {{x}}' # it's {{x}}", "output": "names"},
+            {"id": "write", "type": "bash", "command": "cat <<'EOF'\n$ {{x}} `\nEOF"},
+        ),
+        {"list": printed("one\n")},
+    ),
+    "left_null": (
+        _with(
+            step("each", foreach="{{rows}}", on_error="continue", collect="all"),
+            {"id": "list", "type": "bash", "command": "false", "on_error": "continue", "output": "names"},
+            step("second", on_error="continue", output="lost"),
+            step("third", prompt="{{all}} {{names}} {{lost}}"),
+        ),
+        {"each[0]": broke(), "list": _EXITED, "second": broke()},
+    ),
+    "json_asked": (
+        _with(step("second", parse_json=True, output="data"), step("third", prompt="{{data.b}}"), final_output="data"),
+        {"second": 'Not {"a": 1} but {"b": [1, 2, 3]}.'},
+    ),
+    "steps_of_loops": (
+        _with(
+            {
+                "id": "each",
+                "while_condition": "{{score}} < 5",
+                "max_while_iterations": 9,
+                "update_context": {"score": "{{_loop_iteration}}"},
+                "break_when": "{{score}} >= 2",
+                "steps": [step("look", prompt="{{_loop_index}}", output="found"), step("judge", prompt="{{found}}")],
+                "collect": "all",
+            },
+            {"id": "child", "type": "recipe", "recipe": "other", "context": {"y": "{{all}}"}, "timeout": 60},
+        ),
+        {"child": _ENDED},
+    ),
     "long_reply": (_with(step("second", prompt="See {{seen}}!")), {"first": LONG}),
 }
 """Recipes, and what their steps are answered."""

@@ -169,11 +169,15 @@ async def test_the_first_failure_ends_the_loop():
 
 async def test_a_loop_whose_step_goes_on():
     """
-    With `on_error: continue` the loop ends at its first failure, and the flow goes on behind it.
+    With `on_error: continue` an element whose iteration failed is null, and the loop goes on.
     """
-    run = await ran(_over(_each(on_error="continue"), step("after")), {"each[0]": broke()})
+    run = await ran(
+        _over(_each(on_error="continue", collect="all"), step("after", prompt="{{all}}")), {"each[1]": broke()}
+    )
 
-    assert run.statuses() == {"each[0]": "failed", "after": "done"}
+    assert run.statuses() == {"each[0]": "done", "each[1]": "failed", "each[2]": "done", "after": "done"}
+    assert run.prompts["after"] == '["each[0] said",null,"each[2] said"]'
+    assert run.manifest["ending"]["failed_steps"] == ["each[1]"]
     assert run.manifest["ending"]["partial"] is True
 
 

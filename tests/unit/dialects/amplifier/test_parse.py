@@ -381,6 +381,8 @@ LATER_STEPS = {
     "recipe": "r",
     "context": {},
     "substeps": [step("b")],
+    "steps": [step("b")],
+    "max_while_iterations": 3,
     "index_as": "n",
     "parallel": True,
     "continue_on_error": True,
@@ -407,7 +409,7 @@ def test_later_fields_of_steps_need_their_version(field):
     found = [flaw for flaw in told(made) if flaw.path == f"$.steps[0].{field}" and flaw.code != "misplaced_field"]
 
     assert [flaw.code for flaw in found] == ["needs_schema"]
-    assert found[0].message == 'needs schema: "1.7"; this recipe is written in "1.1"'
+    assert found[0].message.startswith('needs schema: "1.7"; write schema: "1.7" at the top of the recipe')
 
 
 @pytest.mark.parametrize(
@@ -418,6 +420,7 @@ def test_later_fields_of_steps_need_their_version(field):
         ("rate_limiting", {}),
         ("stages", [{"name": "s", "steps": [step("b")]}]),
         ("final_output", "x"),
+        ("output", "x"),
     ],
 )
 def test_later_fields_of_recipes_need_their_version(field, value):
@@ -547,13 +550,18 @@ def test_types_of_steps():
         (step(break_if="{{x}} == 'a'"), {("break_if", "misplaced_field")}),
         (step(break_when="{{x}} == 'a'"), {("break_when", "misplaced_field")}),
         (step(update_context={"x": "b"}), {("update_context", "misplaced_field")}),
-        (step(foreach="{{l}}", break_when="{{x}} == 'a'"), {("break_when", "misplaced_field")}),
+        (step(foreach="{{l}}", break_when="{{x}} == 'a'"), set()),
+        (step(foreach="{{l}}", break_when="{{x}} == 'a'", break_if="{{x}} == 'a'"), {("", "exclusive_fields")}),
+        (step(foreach="{{l}}", max_while_iterations=3), {("max_while_iterations", "misplaced_field")}),
+        (step(substeps=[step("b")], steps=[step("c")]), {("", "exclusive_fields")}),
+        ({"id": "a", "type": "recipe", "recipe": "r", "timeout": 5}, set()),
         (step(nested_foreach={"foreach": "{{l}}"}), {("nested_foreach", "misplaced_field")}),
         (step(continue_on_error=True), {("continue_on_error", "misplaced_field")}),
         (step(provider="p", provider_preferences=[{"provider": "q"}]), {("", "exclusive_fields")}),
         (step(reply_schema={"type": "array"}), {("reply_schema.type", "invalid_value")}),
         (step(reply_schema={}, parse_json=False), {("", "exclusive_fields")}),
-        (step(model="claude-*"), {("model", "invalid_value")}),
+        (step(model="claude-*"), set()),
+        (step(model="two words"), {("model", "invalid_value")}),
         (
             step(while_condition="{{x}} == 'a'", update_context={"recipe": 1}),
             {("update_context.recipe", "reserved_name")},

@@ -1,0 +1,74 @@
+"""
+Declarations: values of a recipe's context that say what a run is given, in place of being the value themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+from app import errors
+from app.dialects.amplifier import fields
+from app.engine import json_schemas, json_text, plain
+
+_TYPES = ("string", "number", "integer", "boolean", "array", "object", "any")
+_RULES: Mapping[str, plain.Json] = {
+    "type": "object",
+    "properties": {
+        "type": {"type": "string", "enum": list(_TYPES)},
+        "required": {"type": "boolean"},
+        "default": {},
+        "description": {"type": "string"},
+        "enum": {"type": "array", "minItems": 1},
+    },
+}
+
+_Object: TypeAlias = Mapping[str, plain.Json]
+
+
+def is_declaration(value: plain.Json, version: str) -> bool:
+    """
+    Tell whether a value declares an argument: an object of nothing but `type`, `required`, `default` and the like.
+    """
+    return (
+        version != fields.FIRST
+        and isinstance(value, dict)
+        and bool(value)
+        and value.keys() <= _RULES["properties"].keys()
+    )
+
+
+def values(context: _Object, version: str) -> dict[str, plain.Json]:
+    """
+    Return the variables of a context that have their value there.
+    """
+    return {name: value for name, value in context.items() if not is_declaration(value, version)}
+
+
+def schema(declaration: _Object) -> dict[str, plain.Json]:
+    """
+    Return the JSON Schema of a declared argument.
+    """
+    taken = {name: rule for name, rule in declaration.items() if name != "required"}
+    return taken if taken.get("type") != "any" else {name: rule for name, rule in taken.items() if name != "type"}
+
+
+def is_required(declaration: _Object) -> bool:
+    """
+    Tell whether a run must be given a declared argument.
+    """
+    return declaration.get("required") is True and "default" not in declaration
+
+
+def flaws(context: plain.Json, version: str) -> Iterator[errors.Flaw]:
+    """
+    Return what is wrong with the declarations of a context.
+    """
+    for name, value in context.items() if isinstance(context, dict) else ():
+        if is_declaration(value, version):
+            place: json_text.Parts = ("context", name)
+            found = json_schemas.flaws(_RULES, value, place)
+            yield from found
+            if not found and "default" in value:
+                rule = {part: told for part, told in schema(value).items() if part in ("type", "enum")}
+                yield from json_schemas.flaws(rule, value["default"], (*place, "default"))
