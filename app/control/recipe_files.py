@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from app import clock, errors
 from app.control import listings, recipe_texts
@@ -82,6 +82,16 @@ class RecipeFile:
         return all(listings.mark(path) == mark for path, mark in self.beside.items())
 
 
+@runtime_checkable
+class NestingDialect(Protocol):
+    """
+    A dialect whose recipes may be in folders below its own, because they name one another by their files.
+    """
+
+    takes_folders: bool
+    """True."""
+
+
 class _Found(NamedTuple):
     path: str
     dialect: str
@@ -151,7 +161,7 @@ class RecipeFiles:
                 continue
             if name.endswith(suffixes):
                 yield _Found(path, dialect, listings.mark(path))
-            elif depth and isinstance(written_in, ports.NestingDialect) and listings.mark(path).is_folder:
+            elif depth and isinstance(written_in, NestingDialect) and listings.mark(path).is_folder:
                 inner = self._inner.setdefault(path, listings.Listing(path, self._clock))
                 yield from self._found(dialect, inner, depth - 1)
 

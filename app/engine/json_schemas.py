@@ -235,6 +235,10 @@ def _told(error: ValidationError, base: json_text.Parts) -> Iterator[errors.Flaw
             yield flaw(place, "invalid_value", f"is longer than {limit} characters")
         case "minLength":
             yield flaw(place, "invalid_value", f"is shorter than {limit} characters" if limit > 1 else "is empty")
+        case "maxItems":
+            yield flaw(place, "invalid_value", f"has more than {limit} items")
+        case "minItems":
+            yield flaw(place, "invalid_value", f"has fewer than {limit} items" if limit > 1 else "is empty")
         case _:
             yield flaw(place, "invalid_value", error.message)
 

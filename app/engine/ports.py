@@ -171,16 +171,6 @@ class Composition:
 
 
 @runtime_checkable
-class NestingDialect(Protocol):
-    """
-    A dialect whose recipes may be in folders below its own, because they name one another by their files.
-    """
-
-    takes_folders: bool
-    """True."""
-
-
-@runtime_checkable
 class ComposingDialect(Protocol):
     """
     A language whose recipes can take parts from files beside them.

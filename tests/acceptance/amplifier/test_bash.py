@@ -143,7 +143,7 @@ def _bash(command: str, folder: Path, **variables: str) -> str:
     return done.stdout.decode()
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(made=COMMANDS, value=VALUES)
 def test_the_value_or_a_refusal(made: list[tuple[str, str, str, str]], value: str, tmp_path: Path) -> None:
     """
