@@ -45,7 +45,9 @@ def uses(recipe: library.Recipe, registry: library.Library) -> Iterator[library.
             computed = tuple(name for name, value in given.items() if _is_computed(value))
             known = {name: value for name, value in given.items() if name not in computed}
             path = json_text.json_path((*place, "recipe"))
-            yield library.ChildUse(path=path, recipe_id=step["recipe"], args=known, computed=computed)
+            target = references.target(step["recipe"], recipe, registry)
+            name = step["recipe"] if target is None else target.recipe_id
+            yield library.ChildUse(path=path, recipe_id=name, args=known, computed=computed)
 
 
 def _is_computed(value: plain.Json) -> bool:
