@@ -86,12 +86,27 @@ def route(place: options.Place, as_json: bool, text: str) -> int:
 async def _examine(connected: client.Client, target: str, dialect: str | None) -> dict[str, Any]:
     if _names_file(target):
         source = _read(Path(target))
+        listed = None if dialect else await _listed(connected, Path(target))
+        if listed is not None:
+            return _verdict(target, listed)
         answer = await connected.validate(source, dialect or _likely(target, source), Path(target).stem)
         return _verdict(target, answer)
     entry = next((entry for entry in await connected.recipes() if entry["recipe_id"] == target), None)
     if entry is None:
         raise errors.NotFound(f"there is no file and no recipe {target!r:.200}", code="unknown_recipe")
     return _verdict(target, entry)
+
+
+async def _listed(connected: client.Client, file: Path) -> dict[str, Any] | None:
+    """
+    Return a file as it is listed, if it is one of the recipes that are found.
+    """
+    entries = await connected.recipes()
+    return next((entry for entry in entries if _is_same(entry["path"], file)), None)
+
+
+def _is_same(path: str, file: Path) -> bool:
+    return Path(path).resolve() == file.resolve()
 
 
 def _likely(target: str, source: str) -> str:

@@ -4,11 +4,13 @@ The command `run`.
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from app import errors
 from app.cli import arguments, endings, formats, nesting, options, terminal
 from app.cli.access import Access
 
@@ -41,6 +43,17 @@ def run(place: options.Place, as_json: bool, dry_run: bool, detach: bool, **give
     one does not wait for the step in flight.
     """
     request = _request(**given)
+    try:
+        return _carry_out(place, request, as_json, dry_run=dry_run, detach=detach)
+    except errors.InputRefused as error:
+        if error.code != "options_invalid":
+            raise
+        raise _naming_arguments(error, given["told"]) from error
+
+
+def _carry_out(
+    place: options.Place, request: requests.StartRequest, as_json: bool, *, dry_run: bool, detach: bool
+) -> int:
     if dry_run:
         return _plan(place, request, as_json)
     if detach and place.server is None:
@@ -77,6 +90,19 @@ def _request(
         runs_above=nesting.runs_above(),
         **plain,
     )
+
+
+def _naming_arguments(error: errors.InputRefused, told: tuple[str, ...]) -> errors.InputRefused:
+    """
+    Return an error that tells how to give what is an argument, and no option, on the command line.
+    """
+    named = [flaw.path.removeprefix("$.options.") for flaw in error.flaws if flaw.code == "not_an_option"]
+    given = [pair for pair in told if pair.partition("=")[0].removesuffix(":") in named]
+    if not given:
+        return error
+    instead = " ".join(f"--arg {shlex.quote(pair)}" for pair in given)
+    message = f"{', '.join(named)}: an argument of the recipe, not an option of its language; write {instead}"
+    return errors.RequestInvalid(message, code=error.code)
 
 
 def _plan(place: options.Place, request: requests.StartRequest, as_json: bool) -> int:

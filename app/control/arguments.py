@@ -15,7 +15,7 @@ import referencing.exceptions
 
 from app import errors
 from app.control.story_args import Question
-from app.engine import json_schemas, library, plain
+from app.engine import json_schemas, json_text, library, plain
 
 MISSING = "missing_arg"
 """Code of a required argument that nobody has given and the project does not answer."""
@@ -82,10 +82,21 @@ def check_options(options: Mapping[str, plain.Json], recipe: library.Recipe) -> 
     Raises:
         errors.RequestInvalid: `options_invalid`, with every one that is unknown or unfit.
     """
-    if options and (flaws := json_schemas.flaws(recipe.options_schema, dict(options), ("options",))):
-        first = flaws[0]
-        message = f"A run of {recipe.recipe_id} cannot be told that: {first.path} {first.message}"
+    if options and (found := json_schemas.flaws(recipe.options_schema, dict(options), ("options",))):
+        flaws = [_as_argument(flaw, options, recipe) for flaw in found]
+        message = f"recipe {recipe.recipe_id} does not take these options: {flaws[0].path} {flaws[0].message}"
         raise errors.RequestInvalid(message, code="options_invalid", flaws=flaws)
+
+
+def _as_argument(flaw: errors.Flaw, options: Mapping[str, plain.Json], recipe: library.Recipe) -> errors.Flaw:
+    """
+    Say of an unknown option that it is an argument, if the recipe has one of that name.
+    """
+    names = {json_text.json_path(("options", name)): name for name in options if name in declared(recipe.args_schema)}
+    if flaw.code != "unknown_field" or flaw.path not in names:
+        return flaw
+    message = f"is an argument of the recipe, not an option of {recipe.dialect}; give it in `args`"
+    return errors.Flaw(path=flaw.path, code="not_an_option", message=message)
 
 
 def declared(schema: Mapping[str, plain.Json]) -> frozenset[str]:

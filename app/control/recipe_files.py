@@ -210,8 +210,11 @@ class RecipeFiles:
         return (errors.Flaw(path="$", code="misplaced", message=message),)
 
     def _flaws_as(self, name: str, path: Path, source: str) -> Sequence[errors.Flaw]:
-        with recipe_texts.looked_at(path.stem, name):
-            return self._dialects[name].flaws(source, path.stem, library.Library())
+        try:
+            with recipe_texts.looked_at(path.stem, name):
+                return self._dialects[name].flaws(source, path.stem, library.Library())
+        except errors.RecipeInvalid as fault:
+            return fault.flaws
 
 
 def folders(dialect: str, layers: Sequence[Layer]) -> list[Path]:
@@ -241,7 +244,13 @@ _parsed_once = functools.lru_cache(maxsize=256)(parsed)
 
 def _broken(path: Path, dialect: str, *flaws: errors.Flaw, source: str = "") -> RecipeFile:
     return RecipeFile(
-        path=path, dialect=dialect, recipe_id=_claimed(source, path.stem), recipe=None, flaws=flaws, source=source
+        path=path,
+        dialect=dialect,
+        # Only JSON says its id where it is too broken to be read in its language.
+        recipe_id=_claimed(source, path.stem) if path.suffix == ".json" else path.stem,
+        recipe=None,
+        flaws=flaws,
+        source=source,
     )
 
 

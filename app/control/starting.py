@@ -99,10 +99,11 @@ class Starter:
         requests.check(request)
         depth = self._depth(request, parent)
         edition, seeds = (own, {}) if own is not None else self._chosen(request)
+        # An argument that was given as an option is missed as an argument, too.
+        arguments.check_options(request.options, edition.recipe)
         working_dir = self._workspaces.choose(request.working_dir)
         recipe, found = edition.recipe, self._found(edition.recipe, request, seeds, working_dir)
         args = edition.fit({**seeds, **found.args, **request.args}, found.questions)
-        arguments.check_options(request.options, recipe)
         self._refuse_unknown_backend(recipe, args)
         self._catalogue.refuse_unready(edition, args)
         now = self._clock.now()

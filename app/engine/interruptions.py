@@ -55,5 +55,5 @@ def _unless_again(call: ports.Call, interruption: errors.ControlRoomError) -> Re
 
 
 def _cut_off(call: ports.Call, code: str, what: str) -> errors.StepError:
-    message = f"the step {call.key!r} {what}; unpause the run to let it try again"
+    message = f"the step {call.key!r} {what}; let the run continue to try again"
     return errors.StepError(message, code=code, key=call.key)

@@ -394,5 +394,5 @@ def _due_seconds(operation: operations.Operation) -> float | None:
 
 
 def _cut_off(key: str, code: str, what: str, tries: int) -> errors.StepError:
-    message = f"the step {key!r} {what}; unpause the run to let it try again"
+    message = f"the step {key!r} {what}; let the run continue to try again"
     return errors.StepError(message, code=code, key=key, detail={"tries": tries})

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -531,6 +532,40 @@ def test_options_of_a_language(project: programs.Project):
     assert "done" in done.stdout
     assert "options.speed" in refused.stderr
     assert "options_invalid" in refused.stderr
+
+
+def test_an_argument_given_as_an_option_is_named(project: programs.Project):
+    """The message says how the argument is given, as a text or as JSON, and nothing is started."""
+    for given in ("words=two words", 'words:=["a"]'):
+        refused = programs.control_room("run", "small", "--option", given, project=project, code=2)
+
+        assert f"write --arg {shlex.quote(given)}" in refused.stderr
+    assert programs.asked("runs", "list", project=project) == []
+
+
+def test_a_file_is_validated_as_it_is_listed(project: programs.Project):
+    """By id and by file the same is said: of a workflow in the wrong folder, of a broken one, of one that is both."""
+    workflow = 'version: "1.1"\nname: Some name\nsteps:\n  - {name: A, %s: ["true"]}\n'
+    files = {
+        "right": project.data / "recipes/orchestrate/right.yaml",
+        "broken": project.data / "recipes/orchestrate/broken.yaml",
+        "wrong": project.data / "recipes/amplifier/wrong.yaml",
+        "both": project.data / "recipes/amplifier/both.yaml",
+        "json": project.data / "recipes/orchestrate/json.yaml",
+    }
+    for name, file in files.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(workflow % ("comand" if name in ("broken", "both") else "command"))
+    files["json"].write_text(json.dumps({"version": "1.1", "name": "Another name", "steps": 1}))
+    found = programs.asked("recipes", "validate", *files, *files.values(), project=project, code=2)
+    told = {verdict.pop("target"): verdict for verdict in found}
+
+    assert [told[name] for name in files] == [told[str(file)] for file in files.values()]
+    assert [told[name]["valid"] for name in files] == [True, False, False, False, False]
+    codes = {name: [flaw["code"] for flaw in told[name]["flaws"]] for name in files}
+    assert codes["wrong"] == ["misplaced"]
+    assert codes["both"] == ["misplaced"]
+    assert codes["broken"] == ["unknown_field", "missing_field"]
 
 
 def test_the_language_of_a_file_is_found(project: programs.Project, tmp_path: Path):

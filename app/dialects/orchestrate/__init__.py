@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from app import errors
-from app.dialects.orchestrate import driver, graphs, parse, schema, scopes, taking, variables
+from app.dialects.orchestrate import driver, graphs, parse, providers, schema, scopes, taking, variables
 from app.engine import json_text, library, plain, ports, runs
 
 
@@ -88,9 +88,11 @@ class Orchestrate:
 
 
 def _uses(recipe: library.Recipe) -> Iterator[library.Use]:
-    named = {spot.step["provider"] for spot in scopes.spots(recipe.document) if "provider" in spot.step}
+    named = {spot.step["provider"]: spot.place for spot in scopes.spots(recipe.document) if "provider" in spot.step}
     for name, provider in recipe.document.get("providers", {}).items():
         program = provider["command"][0]
         if name in named and not any(variables.names(program)):
-            path = json_text.json_path(("providers", name, "command", 0))
+            is_built_in = provider == providers.BUILT_IN.get(name)
+            place = (*named[name], "provider") if is_built_in else ("providers", name, "command", 0)
+            path = json_text.json_path(place)
             yield library.ProgramUse(path=path, program=program)

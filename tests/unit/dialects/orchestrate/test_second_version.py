@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.engine import file_operations, operations
+from app.engine import file_operations, library, operations
 from app.engine.states import RunState
 from tests.unit.dialects.orchestrate import shows
 from tests.unit.dialects.orchestrate.theatre import Play
@@ -156,3 +156,13 @@ async def test_the_state_names_its_folder() -> None:
     await play.run()
 
     assert play.state["run_root"] == ".o/runs/r"
+
+
+def test_a_built_in_program_is_asked_for_where_its_step_names_it() -> None:
+    """What a run needs on PATH is found at a place that the workflow's text has."""
+    play = Play(step("A", provider="gemini"), step("B", provider="cat"), driver_version=2)
+
+    assert set(play.dialect.uses(play.recipe, library.Library(), {})) == {
+        library.ProgramUse(path="$.steps[0].provider", program="gemini"),
+        library.ProgramUse(path="$.providers.cat.command[0]", program="cat"),
+    }

@@ -1,0 +1,104 @@
+"""
+Commands that messages, help and documents name: their program has them, and the options that stand beside them.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from app.cli import root
+from app.cli.orchestrate import command
+from tests.architecture import sources
+
+PROGRAMS: dict[str, click.Command] = {"control-room": root.control_room, "orchestrate": command.orchestrate}
+CALL = re.compile(r"(?<![\w./-])(control-room|orchestrate)((?: +(?:[a-z][a-z-]*|--?[a-z][a-z-]*|[^\s`|;&]+))+)")
+SPANS = re.compile(r"```.*?```|`[^`\n]+`|^    .*$", re.DOTALL | re.MULTILINE)
+
+
+def named(text: str) -> Iterator[tuple[str, list[str]]]:
+    """
+    Return each program that a text calls, with the words behind its name.
+    """
+    for line in text.splitlines():
+        for found in CALL.finditer(line):
+            yield found[1], found[2].split()
+
+
+def lacks(program: str, words: list[str]) -> str | None:
+    """
+    Return what a program does not have of a call; None if it has everything.
+    """
+    here = PROGRAMS[program]
+    while isinstance(here, click.Group) and words and re.fullmatch(r"[a-z][a-z-]*", words[0]):
+        found = here.commands.get(words[0])
+        if found is None:
+            return f"{program} has no command {words[0]}"
+        here, words = found, words[1:]
+    known = {option for part in here.params for option in (*part.opts, *part.secondary_opts)}
+    known |= {"--help", "-h", "--version", "--verbose"} if isinstance(here, click.Group) else {"--help", "-h"}
+    options = [word.rstrip(".,:)").partition("=")[0] for word in words if re.match(r"--[a-z]", word)]
+    absent = [option for option in options if option not in known]
+    return f"{program} … {here.name} has no option {absent[0]}" if absent else None
+
+
+def messages() -> Iterator[str]:
+    """
+    Return every text in the code that is no docstring.
+    """
+    for path in sorted((sources.ROOT / "app").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        docstrings = {
+            id(node.body[0].value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            and node.body
+            and isinstance(node.body[0], ast.Expr)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+                yield node.value
+
+
+def helps(here: click.Command, context: click.Context | None = None) -> Iterator[str]:
+    """
+    Return the help of a command and of all below it.
+    """
+    inner = click.Context(here, parent=context, info_name=here.name)
+    yield here.get_help(inner)
+    for below in here.commands.values() if isinstance(here, click.Group) else ():
+        yield from helps(below, inner)
+
+
+def test_messages_and_help_name_commands_that_there_are() -> None:
+    """No text that a program prints names a command or an option that the program lacks."""
+    texts = [*messages(), *(text for program in PROGRAMS.values() for text in helps(program))]
+    calls = [call for text in texts for call in named(text)]
+
+    assert len(calls) > 20
+    assert sorted({problem for call in calls if (problem := lacks(*call))}) == []
+
+
+@pytest.mark.parametrize("name", [*sorted(path.name for path in (sources.ROOT / "docs").glob("*.md")), "README.md"])
+def test_documents_name_commands_that_there_are(name: str) -> None:
+    """No document shows a command or an option that its program lacks."""
+    path = sources.ROOT / name if name == "README.md" else sources.ROOT / "docs" / name
+    text = "\n".join(SPANS.findall(path.read_text(encoding="utf-8")))
+
+    assert sorted({problem for call in named(text) if (problem := lacks(*call))}) == []
+
+
+def test_what_is_missing_is_seen() -> None:
+    """The comparison finds a command and an option that there are not."""
+    assert [lacks(*call) for call in named("try orchestrate repair x, or control-room runs list --sorted")] == [
+        "orchestrate has no command repair",
+        "control-room … list has no option --sorted",
+    ]
+    assert [lacks(*call) for call in named("orchestrate resume RUN --repair; control-room runs resume x")] == [
+        None,
+        None,
+    ]
