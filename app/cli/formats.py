@@ -273,8 +273,22 @@ def _progress(detail: Mapping[str, Any]) -> str:
     return f"{detail.get('current_step_index', 0)} of {'?' if total is None else total} steps"
 
 
+def partial(ending: Mapping[str, Any] | None) -> str | None:
+    """
+    Return in which steps a run that is done fell short; None where it did not.
+    """
+    if not ending or not ending.get("partial"):
+        return None
+    parts = (("failed", ending.get("failed_steps")), ("cut off", ending.get("cut_off_steps")))
+    told = [f"{what}: {', '.join(keys)}" for what, keys in parts if keys]
+    return f"in part ({'; '.join(told)})" if told else "in part"
+
+
 def _ending(detail: Mapping[str, Any]) -> list[str]:
-    return [f"error: {error(detail['error'])}"] if detail.get("error") else []
+    if detail.get("error"):
+        return [f"error: {error(detail['error'])}"]
+    short = partial(detail.get("ending"))
+    return [f"done {short}"] if short else []
 
 
 def _facts(pairs: Sequence[tuple[str, Any]]) -> str:

@@ -62,7 +62,9 @@ class Progress:
             case "run.created":
                 return f"run {event['run_id']} {told.get('recipe_id', '')}".rstrip()
             case "run.ended":
-                return _sentence(f"run {event['run_id']} {told.get('status')}", _message(told))
+                return _sentence(
+                    f"run {event['run_id']} {told.get('status')}", _message(told) or formats.partial(told.get("ending"))
+                )
             case other:
                 reason = told.get("reason") or _message(told)
                 return _sentence(other.replace(".", " "), str(reason) if reason else None)

@@ -96,3 +96,27 @@ async def test_an_agent_says_what_becomes_of_its_replies(project: Project) -> No
 async def _limit(service: served.Served, run: dict[str, Any]) -> int:
     lines = (await service.http.get(f"/api/runs/{run['run_id']}/steps")).json()
     return int(next(line for line in lines if line["key"] == "draft")["operation"]["body"]["max_tokens"])
+
+
+@LANGUAGES
+async def test_a_prompt_that_comes_back_fails_its_step(service: served.Served, write: Write) -> None:
+    """Whichever language asks, a reply that is nothing but the step's own instructions is none."""
+    made = write(service.project, True)
+    words = "Look at the harbour, say who waits there, and write it down."
+    texts = {_control_room: ".control-room/prompts/templates/write.t3.md"}
+    if write in texts:
+        service.project.write(texts[write], f"{words}\n\n{{{{discovery}}}}")
+    else:
+        (path,) = (service.project.data / "recipes").glob("*/cut.*")
+        document = json.loads(path.read_text(encoding="utf-8"))
+        for step in document["steps"] if isinstance(document["steps"], list) else document["steps"].values():
+            step["prompt"] = words
+        path.write_text(json.dumps(document), encoding="utf-8")
+    service.project.say(made["key"], text=f"Sure! {words}")
+    shown = await service.run("cut", **made.get("body", {}))
+
+    assert (shown["status"], shown["error"]["code"], shown["error"]["key"]) == (
+        "failed",
+        "reply_degenerate",
+        made["key"],
+    )

@@ -140,7 +140,13 @@ class _Machine:
     def _place(self) -> records.Place:
         step = self._state.current_step
         index = list(self._recipe["steps"]).index(step)
-        return records.Place(step_id=step, step_index=index, output_slot=step, visit=self._state.visit)
+        return records.Place(
+            step_id=step,
+            step_index=index,
+            output_slot=step,
+            visit=self._state.visit,
+            instructions=self._step["prompt"],
+        )
 
     def _fill(self, record: records.Record) -> None:
         self._ctx.fill(self._state.current_step, slots.artifact(record, self._backend))

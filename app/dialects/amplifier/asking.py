@@ -132,8 +132,9 @@ class Asker:
         self._shown.unused_settings(step)
         await self._pace(frame)
         keys = [frame.key, *(f"{frame.key}.preference{number}" for number in range(2, len(ways) + 1))]
+        place = dataclasses.replace(self._place(step), instructions=templates.own_words(step["prompt"]))
         for number, (key, call) in enumerate(zip(keys, ways, strict=True), start=1):
-            record = await self._ctx.perform(key, call, self._place(step))
+            record = await self._ctx.perform(key, call, place)
             unreachable = record.error is not None and record.error.code in agents.UNREACHABLE
             if not unreachable or number == len(ways):
                 break

@@ -229,6 +229,13 @@ def split(template: str) -> Iterator[tuple[str, str | None]]:
     yield template[end:], None
 
 
+def own_words(template: str) -> str:
+    """
+    Return a text without its variables.
+    """
+    return "".join(piece for piece, name in split(template) if name is None)
+
+
 def replaced(template: str, by: Mapping[str, str]) -> str:
     """
     Return a text in which each name is replaced by a given text.

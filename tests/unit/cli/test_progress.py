@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from app.cli import formats
 from app.cli.progress import Progress
 from app.engine import events
 
@@ -114,3 +115,12 @@ def test_every_event_can_be_shown_whatever_its_fields_hold(
         shown(capsys, told("step.started", "draft", attempt=1), told(type, "draft", **{name: value}))
 
     assert shown(capsys, told(type, "draft") | {"data": value}) is not None
+
+
+def test_a_run_that_fell_short_says_where() -> None:
+    """A run that is done in part names the steps that failed, and those whose replies were cut off."""
+    ending = {"reason": "reply_cut_off", "partial": True, "failed_steps": ["a"], "cut_off_steps": ["b", "c"]}
+
+    assert formats.partial(ending) == "in part (failed: a; cut off: b, c)"
+    assert formats.partial({"reason": "completed", "partial": False, "failed_steps": []}) is None
+    assert formats.partial(None) is None
