@@ -67,7 +67,7 @@ def _scene(workspace: Workspace, path: str | None, may_be_missing: bool) -> Scen
 
 
 def _misspelt(scene: Scene | None, result: comparison.Comparison) -> Iterator[Finding]:
-    known = [alias for card in result.cards for alias in card.entity.aliases]
+    known = spellings.right_names(result.cards)
     for slip, _ in spellings.slips([scene.document] if scene else [], known):
         seen = slip.sighting
         yield findings.finding(

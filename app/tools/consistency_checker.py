@@ -63,7 +63,7 @@ def _conflicts(told: Sequence[Scene], result: comparison.Comparison) -> Iterator
     for entry in result.contradictions:
         yield _contradiction(entry)
     assert result.roster is not None
-    yield from _slips(told, [alias for card in result.cards for alias in card.entity.aliases])
+    yield from _slips(told, spellings.right_names(result.cards))
     yield from _backward_steps(told)
 
 

@@ -28,7 +28,7 @@ _VERBS = (
     r"has stood|had stood|had been|has been|lives?|lived|kept|keeps|built|perched|huddled|clung|clings|faced|faces|"
     r"begins?|began|opened|opens|occupie[sd]|backs|backed|hung|squatted|had|has)"
 )
-_NP = rf"(?:(?:[Tt]he|{vocabulary.PERSON}'s|[Oo]ur|[Tt]heir|[Aa]n?|[Oo]ld) (?:[\w'-]+ ){{0,3}}?[\w'-]+|{vocabulary.PERSON}|[A-Z][\w'’]+(?: [A-Z][\w'’]+){{0,3}})"
+_NP = rf"(?:(?:[Tt]he )?{vocabulary.PERSON}(?!'s)|(?:[Tt]he|{vocabulary.PERSON}'s|[Oo]ur|[Tt]heir|[Aa]n?|[Oo]ld) (?:[\w'-]+ ){{0,3}}?[\w'-]+|{vocabulary.PERSON}|[A-Z][\w'’]+(?: [A-Z][\w'’]+){{0,3}})"
 _SUBJECT = re.compile(
     rf"(?P<np>{_NP})(?:,? (?:which|that))?(?:,[^,.;]{{1,60}},)?(?: (?:had |has |still |always |also |itself )*{_VERBS})\b[^.;!?]{{0,110}}$"
 )

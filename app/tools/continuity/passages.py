@@ -90,6 +90,8 @@ class Passage:
     """Where its scene plays, as its metadata says."""
     field: str = ""
     """Name of a card's field."""
+    there: int = 0
+    """The place that `there` means, 0 if none was named."""
     answers: str = ""
     """The question in speech before it."""
 
@@ -164,6 +166,7 @@ class Reader:
         self._speakers: list[int] = []
         self._index = 0
         self._asked = ""
+        self._there = 0
 
     def read(self, paragraphs: Sequence[prose.Paragraph]) -> Iterator[Passage]:
         """
@@ -200,9 +203,13 @@ class Reader:
                 is_spoken=spoken,
                 speaker=speaker if spoken else 0,
                 subject=subject,
+                there=self._there,
                 answers=asked if spoken else "",
                 **self._scene,  # type: ignore[arg-type]
             )
+            for named in re.finditer(r"@(\d+)\b", text):
+                if self._roster.may_be_place(int(named[1])) and int(named[1]) != self._roster.narrator:
+                    self._there = int(named[1])
         self._asked = " ".join(questions)
 
     def _told(self, paragraph: prose.Paragraph, mentions: Sequence[Mention], start: int, end: int) -> tuple[str, int]:
@@ -295,7 +302,7 @@ def _replaced(
                 chain.add(person)
             continue
         if match.start() in unnamed:
-            chain.add(unnamed[match.start()])
+            chain.add(_described(text, match.start(), unnamed[match.start()], chain, roster))
         bare = match[0].replace("’", "'").partition("'")[0]
         gender = _PRONOUNS.get(bare.lower())
         if gender is None or (bare == "i" and gender == "i"):
@@ -314,6 +321,16 @@ def _replaced(
             chain.add(person)
     pieces.append(text[position:end])
     return plain("".join(pieces))
+
+
+def _described(text: str, position: int, someone: int, chain: _Chain, roster: Roster) -> int:
+    """
+    Return whom `the old man` means: the only man spoken of lately, else somebody without a name.
+    """
+    gender = _gender(roster, someone)
+    near = {p for people in chain.sentences for p in people if _gender(roster, p) == gender}
+    definite = re.search(r"\b[Tt]he (?:old |young |big |little )?$", text[max(position - 14, 0) : position])
+    return next(iter(near)) if definite and len(near) == 1 else someone
 
 
 def _pronoun(text: str, match: re.Match[str], mark: str) -> tuple[str, int]:

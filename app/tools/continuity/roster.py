@@ -293,7 +293,7 @@ def _without_shared_aliases(entities: Sequence[Entity]) -> list[Entity]:
             aliases=tuple(
                 alias
                 for alias in entity.aliases
-                if alias == entity.name or (count[alias.lower()] == 1 and alias.lower() not in whole)
+                if alias == entity.name or alias == entity.aliases[0] or (count[alias.lower()] == 1 and alias.lower() not in whole)
             ),
         )
         for entity in entities

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from app.tools import documents, names
-from app.tools.continuity.cards import TITLES
+from app.tools.continuity.cards import TITLES, Card
 
 _INTRODUCED = re.compile(
     r"\b(?:spel\w+|misspel\w+|pronounc\w+|short for|nickname\w*|christened|called (?:her|him|me)|not \w+|calls? (?:her|him|me)|known as|"
@@ -18,6 +18,16 @@ _INTRODUCED = re.compile(
 )
 _SUFFIXES = ("y", "ie", "ey", "kin", "ette", "chen", "s", "ian", "an", "ish", "er", "ers", "ese", "i", "in", "en")
 _SHORTEST = 3
+_COMMON_TITLES = frozenset({"mr", "old", "young"})
+
+
+def right_names(cards: Sequence[Card]) -> list[str]:
+    """
+    Return the names that are right as they are: of the cards' subjects, and whole names that cards mention.
+    """
+    written = list({card.path: card.entity.document for card in cards if card.entity.document}.values())
+    mentioned = [s.name for s in names.certain(names.sightings(written)) if len(s.name.split()) > 1]
+    return [*(alias for card in cards for alias in card.entity.aliases), *dict.fromkeys(mentioned)]
 
 
 def slips(
@@ -47,6 +57,7 @@ def slips(
         reported.add(slip.name)
         yield slip, first.get(slip.intended)
     yield from _beside_surname(seen, known, counts, first, reported)
+    yield from _after_title(seen, known, counts, first, reported)
 
 
 def _beside_surname(
@@ -76,6 +87,32 @@ def _beside_surname(
                     intended_count=counts[given],
                 )
                 yield slip, first.get(given)
+
+
+def _after_title(
+    seen: Sequence[names.Sighting],
+    known: Sequence[str],
+    counts: Counter[str],
+    first: dict[str, names.Sighting],
+    reported: set[str],
+) -> Iterator[tuple[names.Slip, names.Sighting | None]]:
+    """
+    Yield `Father Corwin` where the text also has `Father Corvin`, once each.
+    """
+    words = {word for name in known for word in name.split()}
+    titled: dict[str, list[str]] = {}
+    for sighting in seen:
+        title, _, name = sighting.name.partition(" ")
+        if title.lower() in TITLES and title.lower() not in _COMMON_TITLES and name and " " not in name:
+            others = titled.setdefault(title, [])
+            near = next((other for other in others if other != name and names.distance(other, name) == 1), None)
+            if near and name not in words and name not in reported and len(name) > _SHORTEST and counts[name] <= counts[near]:
+                reported.add(name)
+                slip = names.Slip(
+                    name=name, intended=near, sighting=sighting, count=counts[name], intended_count=counts[near]
+                )
+                yield slip, first.get(near)
+            others.append(name)
 
 
 def _is_own_name(slip: names.Slip, counts: Counter[str], neighbours: dict[str, set[str]], known: Sequence[str]) -> bool:

@@ -87,7 +87,10 @@ def _places(passage: Passage, roster: Roster, match: re.Match[str]) -> frozenset
         here = roster.numbered(passage.place)
         where = re.search(r"\b(?:from here|from there|there|away|off|distant|out|takes)\b", text)
         before = passage.subject
-        if before and roster.may_be_place(before) and before != roster.narrator and before not in places and where:
+        there = passage.there if re.search(r"\bthere\b", text) else 0
+        if there and there not in places:
+            places.append(there)
+        elif before and roster.may_be_place(before) and before != roster.narrator and before not in places and where:
             places.append(before)
         elif here and roster.may_be_place(here) and here not in places and where:
             places.append(here)
