@@ -20,6 +20,16 @@ _TITLES = frozenset({
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
     "December", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday", "I", "Scene", "Chapter",
 })  # fmt: skip
+_OPENERS = frozenset(
+    "later then when after before once now still even only perhaps maybe poor old young dear yes no but and so if because "
+    "since while until though although what who why how where which both neither either every each all some any this that "
+    "these those here there today tomorrow yesterday tonight meanwhile instead besides anyway again always never often "
+    "sometimes soon suddenly next last first finally at in on by for from with without under over between behind beside "
+    "near inside outside across through during like unlike as than their his her its our your my whose whatever nobody "
+    "somebody everybody everyone someone ask tell let see look come go give take is was were are do does did have had "
+    "has can could will would shall should may might must not one two three four five six seven eight nine ten good big "
+    "little great grand called born".split()
+)
 _MAX_NAMES = 600
 _SHORTEST_COMPARED = 4
 _LONG_NAME = 8
@@ -78,7 +88,7 @@ def sightings(texts: Iterable[documents.Document]) -> list[Sighting]:
             small.update(word for word in prose.words(paragraph.text) if word[0].islower())
             seen.extend(_in_paragraph(paragraph, document.path))
     sure = {sighting.name for sighting in seen if not sighting.opens}
-    sure |= {sighting.name for sighting in seen if sighting.opens and _has_surname(sighting.name, small, sure)}
+    sure |= {sighting.name for sighting in seen if sighting.opens and _has_surname(sighting.name, small)}
     kept = (_without_opening(sighting, sure) for sighting in seen)
     return [
         dataclasses.replace(sighting, is_certain=sighting.name in sure)
@@ -166,12 +176,12 @@ def _in_paragraph(paragraph: prose.Paragraph, path: str) -> Iterator[Sighting]:
         )
 
 
-def _has_surname(name: str, small: Set[str], sure: Set[str]) -> bool:
+def _has_surname(name: str, small: Set[str]) -> bool:
     """
     Return whether a name that opens a sentence shows by its second word that it is one.
     """
     first, _, rest = name.partition(" ")
-    return bool(rest) and first.lower() not in small and rest not in sure and not first.lower().endswith("ly")
+    return bool(rest) and first.lower() not in small | _OPENERS and not first.lower().endswith(("ly", "ing", "ed"))
 
 
 def _without_opening(sighting: Sighting, sure: Set[str]) -> Sighting:

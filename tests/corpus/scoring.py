@@ -82,6 +82,7 @@ def score(folder: Path, truth: Mapping[str, Any]) -> Score:
     )
     files = {str(p.relative_to(folder)): p.read_text() for p in folder.rglob("*") if p.is_file()}
     result = Score(book=folder.name, words=sum(len(text.split()) for text in files.values()), summary=output.summary)
+    quotes = {item["id"]: [place["quote"] for place in item["places"]] for item in truth["planted"]}
     kinds = {item["id"]: item["kind"] for item in [*truth["planted"], *truth["look_alikes"]]}
     planted = {item["id"]: _spots(item, folder, files) for item in truth["planted"]}
     similar = {item["id"]: _spots(item, folder, files) for item in truth["look_alikes"]}
@@ -92,6 +93,9 @@ def score(folder: Path, truth: Mapping[str, Any]) -> Score:
         needed = 1 if finding["kind"] == "name_spelling" else 2
         kind = kind_of(finding)
         hits = {name for name, spots in planted.items() if kinds[name] == kind and _covers(cited, spots, needed)}
+        if kind == "name_spelling":
+            odd = str(finding["statements"][0]["value"])
+            hits = {name for name in hits if any(odd in quote for quote in quotes[name])}
         result.found |= hits
         if not hits:
             result.look_alikes |= {name for name, spots in similar.items() if _covers(cited, spots, needed)}

@@ -208,8 +208,11 @@ def _card(document: documents.Document, entity: Entity | None, name: str, lines:
     kind = stated.kind
     if kind == "unknown":
         kind = _kind(name, named, text)
+    whole = re.match(rf"((?:[A-Z][\w'’-]{{1,20}} ){{1,2}}{re.escape(name)})\b", text) if " " not in name else None
     person = kind in {"character", "unknown"}
     aliases = [name, *(alias for alias in stated.aliases if alias != stated.name), *_aliases_told(lines)]
+    if whole:
+        aliases += [whole[1], whole[1].split()[0]]
     if person:
         aliases += [*_parts_of_name(name), *_roles(lines)]
     title, _, bare = name.partition(" ")

@@ -79,7 +79,8 @@ class Roster:
     def __init__(self, cards: Sequence[Card], scenes: Sequence[documents.Document]) -> None:
         written = list({card.path: card.entity.document for card in cards if card.entity.document}.values())
         labels = {line.field.replace("_", " ") for card in cards for line in card.lines}
-        seen = [s for s in names.sightings([*scenes, *written]) if s.name.lower() not in labels]
+        told = {s.name for s in names.certain(names.sightings(scenes))}
+        seen = [s for s in names.sightings([*scenes, *written]) if s.name in told or s.name.lower() not in labels]
         entities = _distinct([card.entity for card in cards])
         entities += _further(entities, seen)
         entities = _titled(entities, seen)

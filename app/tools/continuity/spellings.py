@@ -17,7 +17,10 @@ _INTRODUCED = re.compile(
     re.IGNORECASE,
 )
 _SUFFIXES = ("y", "ie", "ey", "kin", "ette", "chen", "s", "ian", "an", "ish", "er", "ers", "ese", "i", "in", "en")
+_LOCATED = re.compile(r"\b(?:in|at|near|from|to|through|towards?) $")
 _SHORTEST = 3
+_LONG = 6
+_USES = 40
 _COMMON_TITLES = frozenset({"mr", "old", "young"})
 
 
@@ -54,10 +57,20 @@ def slips(
             continue
         if _is_own_name(slip, counts, neighbours, known):
             continue
+        if len(slip.name) < _LONG and _is_place(slip.intended, seen) != _is_place(slip.name, seen):
+            continue
         reported.add(slip.name)
         yield slip, first.get(slip.intended)
     yield from _beside_surname(seen, known, counts, first, reported)
     yield from _after_title(seen, known, counts, first, reported)
+
+
+def _is_place(word: str, seen: Sequence[names.Sighting]) -> bool:
+    """
+    Return whether a name mostly follows `in`, `at` or another word of place.
+    """
+    uses = [s.quote.partition(word)[0] for s in seen if word in s.name.split()][:_USES]
+    return 2 * sum(bool(_LOCATED.search(before)) for before in uses) > len(uses)
 
 
 def _beside_surname(
@@ -131,6 +144,8 @@ def _is_own_name(slip: names.Slip, counts: Counter[str], neighbours: dict[str, s
         if slip.intended in words:
             surnames_intended |= {word for word in words if word != slip.intended}
     apart = bool(surnames) and bool(surnames_intended) and not surnames & surnames_intended
+    if _LOCATED.search(slip.sighting.quote.partition(slip.name)[0]) and slip.count < counts[slip.intended] and not surnames:
+        return False
     certain = any(slip.intended in name.split() for name in known)
     if not certain and slip.count > 1 and not surnames & surnames_intended and counts[slip.intended] < 4 * slip.count:
         return True

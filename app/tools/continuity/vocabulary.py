@@ -54,8 +54,8 @@ INVERSE |= {value: key for key, value in INVERSE.items()}
 
 RANK_LADDERS = (
     "private corporal sergeant lieutenant captain major colonel general brigadier marshal ensign".split(),
-    "constable inspector superintendent commissioner detective".split(),
-    "midshipman boatswain bosun mate commodore admiral purser helmsman cabin-boy".split(),
+    "constable sergeant inspector superintendent commissioner".split(),
+    "midshipman boatswain bosun lieutenant commander captain commodore admiral purser helmsman cabin-boy".split(),
     "curate vicar rector bishop archbishop deacon archdeacon canon dean abbot prior novice cardinal".split(),
     "baron viscount earl marquess duke knight baronet count baroness countess duchess".split(),
 )
