@@ -26,7 +26,7 @@ _REVERSED = re.compile(rf"\b(?P<ref>[a-z ]{{3,30}}), (?:the |on the )?{_S} {_B}\
 _VERBS = (
     r"(?:stands?|stood|lies|lay|is|was|were|are|sits|sat|rises|rose|ran|runs|leans|leaned|stretche[sd]|spread|crouche[sd]|"
     r"has stood|had stood|had been|has been|lives?|lived|kept|keeps|built|perched|huddled|clung|clings|faced|faces|"
-    r"begins?|began|opened|opens|occupie[sd]|backs|backed|hung|squatted|had|has)"
+    r"begins?|began|opened|opens|occupie[sd]|backs|backed|hung|squatted)"
 )
 _NP = rf"(?:(?:[Tt]he )?{vocabulary.PERSON}(?!'s)|(?:[Tt]he|{vocabulary.PERSON}'s|[Oo]ur|[Tt]heir|[Aa]n?|[Oo]ld) (?:[\w'-]+ ){{0,3}}?[\w'-]+|{vocabulary.PERSON}|[A-Z][\w'’]+(?: [A-Z][\w'’]+){{0,3}})"
 _SUBJECT = re.compile(

@@ -45,6 +45,7 @@ _EVENTS = (
     "cave-in|armistice|eclipse|comet|christening|regatta|concert|expedition|shipwreck|great frost|big freeze|outbreak"
 )
 _THE_EVENT = re.compile(rf"\b(?:[Tt]he|[Oo]ur|{vocabulary.PERSON}'s) (?:(?!of\b)[\w'-]+ ){{0,2}}?(?P<e>{_EVENTS})\b")
+_PHASE = re.compile(r" (?:had |has |was )?(end|over|began|begun|start|broke)")
 _SEASONS = {"spring": 4, "summer": 7, "autumn": 10, "fall": 10, "winter": 1}
 _WHEN = re.compile(
     r"\b(?:in|on|of|since|by|until|during|from|,|:|was|came|happened|\()\s(?:the )?(?:early |late |mid-?|(?:spring|summer|autumn|winter|night|year|morning|evening|month|day) of (?:the )?)*"
@@ -153,7 +154,8 @@ def _events(passage: Passage, roster: Roster) -> Iterator[Fact]:
         date = _date_near(passage, window, match.start() - max(match.start() - 60, 0))
         if date is not None:
             owner = re.search(vocabulary.PERSON, match[0])
-            key = match["e"].lower() + (owner[0].strip("@?~") if owner else "")
+            ending = _PHASE.match(text[match.end() :])
+            key = match["e"].lower() + (owner[0].strip("@?~") if owner else "") + (ending[1] if ending else "")
             yield _dated(passage, f"the {match['e'].lower()}", ("event", key), date)
     for mention in re.finditer(vocabulary.PERSON + r"(?!'s)", text):
         number = int(mention[0].strip("@?~"))

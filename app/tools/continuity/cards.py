@@ -296,6 +296,8 @@ def _first_prose(lines: Sequence[Line]) -> str:
     head = head[:1].lower() + head[1:]
     noun = re.sub(r"^(?:the|an?) ", "", re.split(r" (?:of|at|in|to|for|on|who|from|with) ", head)[0])
     last = noun.split()[-1] if noun.split() else ""
+    if last in vocabulary.KINSHIP:
+        return ""
     person = last in {
         *vocabulary.TRADES,
         *vocabulary.RANKS,

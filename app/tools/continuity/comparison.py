@@ -156,6 +156,18 @@ def _of_scenes(told: Sequence[Scene], roster: Roster) -> Iterator[Passage]:
             is_flashback=scene.is_flashback,
             place=scene.place,
         )
+        line = scene.document.front_matter_lines.get("date")
+        if line:
+            yield Passage(
+                text=scene.document.scalar("date") or "",
+                path=scene.path,
+                line=line,
+                quote=scene.document.lines[line - 1],
+                context="",
+                order=order,
+                index=0,
+                date=scene.date,
+            )
         yield from reader.read(prose.paragraphs(scene.document))
 
 

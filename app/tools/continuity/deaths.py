@@ -51,6 +51,7 @@ _ACTS = re.compile(
     re.IGNORECASE,
 )
 _SAYS = re.compile(rf"\b(?:{vocabulary.SPEECH_VERBS}) (?:(?:old|young|the) )?{_P}(?!'s)", re.IGNORECASE)
+_OBJECT = re.compile(r"\b(?:to|from|of|with|for|by|near|than|about) $")
 _NOT_SEEN = re.compile(
     r"\b(?:had|dreamt?|dreamed|remember\w*|recall\w*|memory|ghost|grave|tomb\w*|portrait|photograph|letter|diary|once|always|"
     r"used|would|could|if|never|years? (?:ago|before)|when|since|before|after|until|whom|which|that|whose|who|what|the (?:day|"
@@ -95,6 +96,8 @@ def _seen(passage: Passage, roster: Roster) -> Iterator[Fact]:
     for rule in (_ACTS, _SAYS):
         for match in rule.finditer(passage.text):
             number, sure = facts.person(match)
+            if _OBJECT.search(passage.text, 0, match.start()):
+                continue
             if roster.is_person(number) and not _NOT_SEEN.search(passage.text[: match.end() + 12]):
                 yield _fact(passage, roster, number, sure, "alive")
                 return

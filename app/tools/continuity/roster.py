@@ -32,6 +32,7 @@ _PLACE_NAME = re.compile(
     r"Park|Row|Market|Station|Harbour|Rock|Tower|Board|Company|North|South|East|West|High|Low|Upper|Lower|Great|New|Mount|Port|Fort|Day|Act|"
     r"War|Sea|Valley|Pass|End|Cross|Mill|Farm|Castle|Quay|Wharf|Arms|Hotel|Palace|Temple|Bank|Town|City|County)\b"
 )
+_AFTER_PREPOSITION = re.compile(r"\b(?:to|from|of|in|at|with|for|by|near|than) $")
 _MAX_TEXTS = 400
 _FAMILIAR = frozenset(
     "mr mrs ms miss old young aunt uncle father mother sister brother granny grandmother grandfather sir".split()
@@ -132,9 +133,9 @@ class Roster:
         Return whether a name can be that of a place: a card says so, or nobody of the name is seen to act.
         """
         entity = self.entities[number - 1]
-        return not self.is_person(number) or (
-            entity.kind == "unknown" and self._genders[number - 1] is None and number not in self._acting
-        )
+        one_word = " " not in entity.name or _PLACE_NAME.search(entity.name) is not None
+        unseen = self._genders[number - 1] is None and number not in self._acting
+        return not self.is_person(number) or (entity.kind == "unknown" and one_word and unseen)
 
     def _observe(self, scenes: Sequence[documents.Document]) -> None:
         """
@@ -151,7 +152,7 @@ class Roster:
                     before = text[max(mention.start - 24, 0) : mention.start]
                     use = uses.setdefault(number, Counter())
                     use["located"] += bool(_LOCATED.search(before))
-                    use["acts"] += bool(_ACTS.match(text, mention.end)) or bool(_SAID.search(before))
+                    use["acts"] += bool(_ACTS.match(text, mention.end) and not _AFTER_PREPOSITION.search(before)) or bool(_SAID.search(before))
                     use["all"] += 1
                     word = _KIN_BEFORE.search(before) or _TITLE.search(before)
                     _note_word(pronouns.setdefault(number, Counter()), word[1].lower() if word else "")

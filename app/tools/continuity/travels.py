@@ -42,7 +42,7 @@ _NOT_WAY = re.compile(
     re.IGNORECASE,
 )
 _PROGRESS = re.compile(
-    r"\b(?:so far|covered|still to go|left to|to go|remaining|more|further|another|halfway|every)\b", re.IGNORECASE
+    r"\b(?:had (?:walked|come|gone|ridden|driven|rowed|sailed)|towards?|so far|covered|still to go|left to|to go|remaining|more|further|another|halfway|every)\b", re.IGNORECASE
 )
 _LIES = re.compile(
     r"as the crow flies|by the (?:old|long|short|coast|upper|lower)|round (?:behind|by)|short ?cut|detour|instead|in (?:this|such) (?:snow|weather|mud|fog)|against the (?:wind|current|tide)",
