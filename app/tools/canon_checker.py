@@ -88,7 +88,7 @@ def _misspelt(scene: Scene | None, result: comparison.Comparison) -> Iterator[Fi
 def _conflict(entry: comparison.Contradiction) -> Finding:
     one, other = entry.one, entry.other
     is_canon = other.passage.is_card
-    severity: findings.Severity = "warning" if other.passage.is_spoken else "error"
+    severity: findings.Severity = "error" if other.is_sure and not other.passage.is_spoken else "warning"
     return findings.finding(
         "canon" if is_canon else other.attribute,
         severity,

@@ -74,7 +74,7 @@ def _contradiction(entry: comparison.Contradiction) -> Finding:
     kind = "dead_speaks" if other.kind == "death" else other.attribute
     return findings.finding(
         kind,
-        "warning" if other.attribute in _CHANGING or one.passage.is_spoken or other.passage.is_spoken else "error",
+        "warning" if _is_doubtful(one) or _is_doubtful(other) else "error",
         f"{other.subject}: {other.attribute.replace('_', ' ')} is told as {' and '.join(values)}.",
         path=other.passage.path,
         line=other.passage.line,
@@ -83,6 +83,10 @@ def _contradiction(entry: comparison.Contradiction) -> Finding:
         attribute=other.attribute,
         statements=[_statement(fact) for fact in statements[:_STATEMENTS_SHOWN]],
     )
+
+
+def _is_doubtful(fact: Fact) -> bool:
+    return fact.attribute in _CHANGING or fact.passage.is_spoken or not fact.is_sure
 
 
 def _slips(told: Sequence[Scene], known: Sequence[str]) -> Iterator[Finding]:

@@ -152,7 +152,7 @@ def _thing(phrase: str, roster: Roster) -> str:
     """
     Return by which word a thing is known again, with its owner where the word alone names many.
     """
-    named = re.match(rf"({vocabulary.PERSON})(?!'s)\s*$", phrase.strip())
+    named = re.match(rf"({vocabulary.PERSON})(?!'s)\s*$", re.sub(r"^[Tt]he ", "", phrase.strip()))
     if named:
         number = int(named[1].strip("@?~"))
         return "" if roster.is_person(number) and not roster.may_be_place(number) else _head(roster.name(number))

@@ -53,6 +53,7 @@ _DIFFER: dict[str, Callable[[Fact, Fact], bool]] = {
     "possession": possessions.owners_differ,
     "thing": things.differ,
 }
+_KEPT_IN_DOUBT = frozenset({"age", "appearance", "rank_relation"})
 _VERSIONS = 40
 _FACTS = 20_000
 _OPENING_LINES = 12
@@ -210,7 +211,8 @@ def _firm(told: Sequence[Fact]) -> list[Fact]:
     """
     Return the facts that are firm enough to be compared.
 
-    Where a pronoun may mean another, a mark that only one person has tells who is meant, and so does a known relation.
+    Looks, ages and relations are compared in doubt, too; their findings are warnings. Elsewhere, where a pronoun may mean
+    another, a mark that only one person has tells who is meant, and so does a known relation.
     """
     sure = [fact for fact in told if fact.is_sure]
     bearers: dict[tuple[str, ...], set[str]] = {}
@@ -222,6 +224,7 @@ def _firm(told: Sequence[Fact]) -> list[Fact]:
         fact
         for fact in told
         if fact.is_sure
+        or fact.kind in _KEPT_IN_DOUBT
         or (fact.attribute == "side" and bearers.get(fact.key[1:]) == {fact.key[0]})
         or (fact.attribute == "relation" and fact.key in related)
     ]

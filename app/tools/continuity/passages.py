@@ -36,6 +36,10 @@ _CONTRACTIONS = (
 # What is longer is no prose, and would cost the rules more than linear time.
 _LONG_WORD = re.compile(r"\w{80,}")
 _LONGEST_PASSAGE = 2_000
+_PASSIVE = frozenset("born killed drowned buried built opened founded kept worn owned carried hanged murdered".split())
+_FINITE = frozenset(
+    "Stands Lies Sits Hangs Belongs Lives Works Has Had Wears Walks Limps Keeps Died Lost Married Writes Carries Runs".split()
+)
 _NEAR_SENTENCES = 7
 SOME_WOMAN, SOME_MAN = -1, -2
 _UNNAMED = re.compile(
@@ -389,8 +393,23 @@ def of_line(text: str, subject: int, roster: Roster) -> str:
     chain.opened()
     chain.add(subject)
     chain.opened()
+    text = _with_subject(text, roster.name(subject), roster.is_person(subject))
     replaced = _replaced(text, roster.cast.mentions(text), 0, len(text), roster, chain, 0)
     return replaced.replace(f"@?{subject}'", f"@~{subject}'").replace(f"@?{subject} ", f"@~{subject} ")
+
+
+def _with_subject(text: str, name: str, is_person: bool) -> str:
+    """
+    Return a sentence of a card with its subject: `Stands on the left bank` and `It stands on …` name it.
+    """
+    if text.startswith("It ") and not is_person:
+        return f"{name} {text[3:]}"
+    verb = text.split(" ", 1)[0]
+    if verb.lower() in _PASSIVE:
+        return f"{name} was {verb.lower()}{text[len(verb) :]}"
+    if verb in _FINITE:
+        return f"{name} {verb.lower()}{text[len(verb) :]}"
+    return text
 
 
 def of_document(document: documents.Document, reader: Reader) -> list[Passage]:
