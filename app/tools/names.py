@@ -21,14 +21,15 @@ _TITLES = frozenset({
     "December", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday", "I", "Scene", "Chapter",
 })  # fmt: skip
 _OPENERS = frozenset(
-    "later then when after before once now still even only perhaps maybe poor old young dear yes no but and so if because "
-    "since while until though although what who why how where which both neither either every each all some any this that "
-    "these those here there today tomorrow yesterday tonight meanwhile instead besides anyway again always never often "
-    "sometimes soon suddenly next last first finally at in on by for from with without under over between behind beside "
-    "near inside outside across through during like unlike as than their his her its our your my whose whatever nobody "
-    "somebody everybody everyone someone ask tell let see look come go give take is was were are do does did have had "
-    "has can could will would shall should may might must not one two three four five six seven eight nine ten good big "
-    "little great grand called born".split()
+    "later then when after before once now still even only perhaps maybe poor old young dear yes no but and so if "
+    "because since while until though although what who why how where which both neither either every each all "
+    "some any this that these those here there today tomorrow yesterday tonight meanwhile instead besides anyway "
+    "again always never often sometimes soon suddenly next last first finally at in on by for from with without "
+    "under over between behind beside near inside outside across through during like unlike as than their his her "
+    "its our your my whose whatever nobody somebody everybody everyone someone ask tell let see look come go give "
+    "take is was were are do does did have had has can could will would shall should may might must not one two "
+    "three four five six seven eight nine ten good big little great grand called born".split()
+)
 )
 _MAX_NAMES = 600
 _SHORTEST_COMPARED = 4

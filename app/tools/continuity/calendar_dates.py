@@ -45,6 +45,9 @@ _EVENTS = (
     "cave-in|armistice|eclipse|comet|christening|regatta|concert|expedition|shipwreck|great frost|big freeze|outbreak"
 )
 _THE_EVENT = re.compile(rf"\b(?:[Tt]he|[Oo]ur|{vocabulary.PERSON}'s) (?:(?!of\b)[\w'-]+ ){{0,2}}?(?P<e>{_EVENTS})\b")
+_LOOKS_BACK = re.compile(
+    r"\bhad been\b|\bthat (?:year|week)\b|\b(?:years?|weeks?) (?:ago|before|earlier)\b|\b(?:last|next) (?:week|month|year)\b"
+)
 _PHASE = re.compile(r" (?:had |has |was )?(end|over|began|begun|start|broke)")
 _SEASONS = {"spring": 4, "summer": 7, "autumn": 10, "fall": 10, "winter": 1}
 _WHEN = re.compile(
@@ -77,6 +80,8 @@ def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
 
 def _weekdays(passage: Passage) -> Iterator[Fact]:
     text, scene = passage.text, passage.date
+    if _LOOKS_BACK.search(text):
+        return
     for match in _NAMED_DAY.finditer(text):
         found = dates.find(match["rest"])
         if (found and found[0].start == 0) or (found and match["rest"].startswith("the ") and found[0].start <= 4):

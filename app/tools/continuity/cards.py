@@ -218,7 +218,10 @@ def _card(document: documents.Document, entity: Entity | None, name: str, lines:
     title, _, bare = name.partition(" ")
     if title.lower() in vocabulary.RANKS and bare:
         aliases = [bare, *(alias for alias in aliases if not alias.lower().startswith(title.lower()))]
-        lines = [Line(text=f"rank : {title.lower()}", line=lines[0].line if lines else document.body_line, field="rank"), *lines]
+        lines = [
+            Line(text=f"rank : {title.lower()}", line=lines[0].line if lines else document.body_line, field="rank"),
+            *lines,
+        ]
     entity = dataclasses.replace(
         stated,
         name=name,

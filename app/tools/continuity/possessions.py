@@ -18,6 +18,7 @@ _Q = rf"(?P<q>{vocabulary.PERSON})"
 _IT = rf"(?P<it>(?:the|{vocabulary.PERSON}'s|that|this|its|a|an)(?: (?!and\b|of\b|to\b|from\b|out\b|in\b|into\b|on\b|with\b|back\b|for\b|at\b|was\b|had\b|that\b|which\b|off\b|over\b)[\w'-]+){{1,4}}?|@\d+)"
 _HOLDER = r"(?:pocket|bag|belt|coat|apron|neck|satchel|purse|hand|hands|sleeve|glove|waistcoat|jacket|pack|sash|boot|finger|wrist|breast|throat|bosom|case|hat|shirt|skirt|trousers|cloak|basket|bodice|saddlebag|rucksack|palm|fist|lap|shawl|cuff)"
 _WATER = r"(?:water|river|race|sea|weir|well|fire|flames|stove|furnace|harbour|lake|deep|waves|mud|bog|marsh|pond|current|canal|gorge|ravine|crevasse|overboard|surf|tide|millpond|millrace|stream|abyss|drain|dark|hearth|coals|grate|range|swamp|quicksand|depths|bay|moat|cistern|shaft)"
+_EVENTS = 60
 _GIVES = (
     re.compile(
         rf"{_P}(?:[^.;!?@]{{0,40}})? (?:gave|given|gives|handed|hands|lent|lends|sold|sells|passed|tossed|left|bequeathed|presented|offered up|returned|slipped|brought|posted|sent) {_Q}(?!'s) (?:back )?{_IT}(?=[,.;:!?]| (?:and|to|for|with|on|that|which|before|when|in|at|back|from|as|out|off)\b|$)",
@@ -277,7 +278,7 @@ def conflicts(told: Sequence[Fact], passages: Sequence[Passage]) -> Iterator[tup
     scenes = sorted((f for f in told if not f.passage.is_card), key=lambda f: (f.passage.order, f.passage.index))
     last: Fact | None = next((fact for fact in cards if fact.data[0] == "lose"), None)
     kept: Fact | None = next((fact for fact in told if fact.data[0] == "kept"), None)
-    for fact in scenes:
+    for fact in scenes[:_EVENTS]:
         what, who, _owner = fact.data
         if what == "kept":
             if kept is not None and kept is not fact and kept.data[1] != who:

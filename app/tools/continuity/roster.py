@@ -152,7 +152,9 @@ class Roster:
                     before = text[max(mention.start - 24, 0) : mention.start]
                     use = uses.setdefault(number, Counter())
                     use["located"] += bool(_LOCATED.search(before))
-                    use["acts"] += bool(_ACTS.match(text, mention.end) and not _AFTER_PREPOSITION.search(before)) or bool(_SAID.search(before))
+                    use["acts"] += bool(
+                        _ACTS.match(text, mention.end) and not _AFTER_PREPOSITION.search(before)
+                    ) or bool(_SAID.search(before))
                     use["all"] += 1
                     word = _KIN_BEFORE.search(before) or _TITLE.search(before)
                     _note_word(pronouns.setdefault(number, Counter()), word[1].lower() if word else "")
@@ -295,7 +297,9 @@ def _without_shared_aliases(entities: Sequence[Entity]) -> list[Entity]:
             aliases=tuple(
                 alias
                 for alias in entity.aliases
-                if alias == entity.name or alias == entity.aliases[0] or (count[alias.lower()] == 1 and alias.lower() not in whole)
+                if alias == entity.name
+                or alias == entity.aliases[0]
+                or (count[alias.lower()] == 1 and alias.lower() not in whole)
             ),
         )
         for entity in entities

@@ -119,7 +119,13 @@ def _after_title(
         if title.lower() in TITLES and title.lower() not in _COMMON_TITLES and name and " " not in name:
             others = titled.setdefault(title, [])
             near = next((other for other in others if other != name and names.distance(other, name) == 1), None)
-            if near and name not in words and name not in reported and len(name) > _SHORTEST and counts[name] <= counts[near]:
+            if (
+                near
+                and name not in words
+                and name not in reported
+                and len(name) > _SHORTEST
+                and counts[name] <= counts[near]
+            ):
                 reported.add(name)
                 slip = names.Slip(
                     name=name, intended=near, sighting=sighting, count=counts[name], intended_count=counts[near]
@@ -144,7 +150,11 @@ def _is_own_name(slip: names.Slip, counts: Counter[str], neighbours: dict[str, s
         if slip.intended in words:
             surnames_intended |= {word for word in words if word != slip.intended}
     apart = bool(surnames) and bool(surnames_intended) and not surnames & surnames_intended
-    if _LOCATED.search(slip.sighting.quote.partition(slip.name)[0]) and slip.count < counts[slip.intended] and not surnames:
+    if (
+        _LOCATED.search(slip.sighting.quote.partition(slip.name)[0])
+        and slip.count < counts[slip.intended]
+        and not surnames
+    ):
         return False
     certain = any(slip.intended in name.split() for name in known)
     if not certain and slip.count > 1 and not surnames & surnames_intended and counts[slip.intended] < 4 * slip.count:

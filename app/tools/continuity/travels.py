@@ -5,7 +5,7 @@ Travels: how far it is from one place to another, and how long the way takes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from app.tools import dates
 from app.tools.continuity import facts, vocabulary
@@ -29,8 +29,14 @@ _MODES = (
     ("walk", r"walk\w*|foot|tramp|on foot|march\w*|hike"), ("boat", r"boat|row\w*|sail\w*|ferry|crossing|steamer|water|sea|barge|ship|packet|launch|paddle"),
     ("drive", r"drive|drove|car|road|coach|cart|wagon|bus|motor|lorry|carriage|truck"), ("flight", r"flight|fly|flew|plane|air"),
 )  # fmt: skip
-_FROM_TO = (
-    rf"\b(?:from|between) (?P<a>{vocabulary.PERSON}|there|here|[a-z ]{{0,12}}@\d+)(?!'s)(?:[^.;!?]{{0,40}}?) (?:to|and|down to|up to|as far as) (?:the )?(?P<b>{vocabulary.PERSON})",
+_END = rf"(?:[Tt]he (?:[a-z][\w-]* ){{0,2}}?[a-z][\w-]+|{vocabulary.PERSON}(?:'s)?)"
+_BETWEEN = (
+    re.compile(
+        rf"\b(?:[Ff]rom|[Bb]etween) (?P<a>{_END}) (?:[^.;!?@]{{0,30}}? )?(?:to|and) (?P<b>{_END})(?=[,.;:!?]| (?:is|was|it|took|takes|and|by|in|on|there|the way|as|with|for|that)\b|$)"
+    ),
+    re.compile(
+        rf"(?P<a>{_END}) (?:is|was|stands|stood|lies|lay|were) [^.;!?@]{{3,40}} from (?P<b>{_END})(?=[,.;:!?]| (?:by|in|and|as|with|on|over|across)\b|$)"
+    ),
 )
 _TRAVEL = re.compile(
     r"\b(?:from|to|off|away|between|takes?|took|taken|journey|ride|walk|drive|crossing|lies?|lay|distant|distance|upstream|"
@@ -42,11 +48,15 @@ _NOT_WAY = re.compile(
     re.IGNORECASE,
 )
 _PROGRESS = re.compile(
-    r"\b(?:had (?:walked|come|gone|ridden|driven|rowed|sailed)|towards?|so far|covered|still to go|left to|to go|remaining|more|further|another|halfway|every)\b", re.IGNORECASE
+    r"\b(?:had (?:walked|come|gone|ridden|driven|rowed|sailed)|towards?|so far|covered|still to go|left to|to go|remaining|more|further|another|halfway|every)\b",
+    re.IGNORECASE,
 )
 _LIES = re.compile(
     r"as the crow flies|by the (?:old|long|short|coast|upper|lower)|round (?:behind|by)|short ?cut|detour|instead|in (?:this|such) (?:snow|weather|mud|fog)|against the (?:wind|current|tide)",
     re.IGNORECASE,
+)
+_AWAY = re.compile(
+    rf"\b(?:away|off|distant|from here)\b|\b(?:ride|walk|drive|journey|sail|march|row|climb|miles|leagues|days|hours) (?:[a-z]+ ){{0,3}}?(?:to|from) {vocabulary.PERSON}(?!'s)"
 )
 _TOLERANCE = 1.2
 
@@ -70,8 +80,9 @@ def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
         ):
             continue
         places = _places(passage, roster, match)
-        if places:
-            yield from _fact(passage, roster, match, near, places)
+        names = [roster.name(place) for place in places] or _ends(text, roster)
+        if names:
+            yield from _fact(passage, match, near, sorted(names))
 
 
 def _places(passage: Passage, roster: Roster, match: re.Match[str]) -> frozenset[int]:
@@ -104,10 +115,29 @@ def _places(passage: Passage, roster: Roster, match: re.Match[str]) -> frozenset
             ),
         )
         places = near[:2]
+    if len(places) == 1 and _AWAY.search(text[max(match.start() - 30, 0) : match.end() + 40]):
+        return frozenset(places)
     return frozenset(places) if len(places) == 2 else frozenset()
 
 
-def _fact(passage: Passage, roster: Roster, match: re.Match[str], near: str, places: frozenset[int]) -> Iterator[Fact]:
+def _ends(text: str, roster: Roster) -> list[str]:
+    """
+    Return both ends of a way where one is only called by a noun, such as `the church`.
+    """
+    for rule in _BETWEEN:
+        match = rule.search(text)
+        if match:
+            found = [_end(match["a"], roster), _end(match["b"], roster)]
+            return found if all(found) and found[0] != found[1] else []
+    return []
+
+
+def _end(phrase: str, roster: Roster) -> str:
+    named = re.fullmatch(rf"({vocabulary.PERSON})('s)?", phrase)
+    return roster.name(int(named[1].strip("@?~"))) if named else "the " + phrase.split()[-1]
+
+
+def _fact(passage: Passage, match: re.Match[str], near: str, names: Sequence[str]) -> Iterator[Fact]:
     unit = match["u"].lower()
     amount = _number(match)
     if amount is None:
@@ -118,7 +148,6 @@ def _fact(passage: Passage, roster: Roster, match: re.Match[str], near: str, pla
         if is_time
         else ""
     )
-    names = sorted(roster.name(place) for place in places)
     yield Fact(
         kind="distance_travel",
         attribute="travel_time" if is_time else "distance",
