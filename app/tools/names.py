@@ -30,7 +30,6 @@ _OPENERS = frozenset(
     "take is was were are do does did have had has can could will would shall should may might must not one two "
     "three four five six seven eight nine ten good big little great grand called born".split()
 )
-)
 _MAX_NAMES = 600
 _SHORTEST_COMPARED = 4
 _LONG_NAME = 8

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from app.tools import bounds, dates, documents, prose
 from app.tools.cast import Mention
-from app.tools.continuity import vocabulary
+from app.tools.continuity import vocabulary, wording
 from app.tools.continuity.roster import Roster
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
@@ -27,18 +27,6 @@ _AFTER_OBJECT = frozenset(
     "over under up down out off away back again about after before across along around beside behind between through "
     "toward towards without within was were is are had has have would could should might not what who how why where "
     "this these those nothing something anything everything more now here there too either for alone once".split()
-)
-_CONTRACTIONS = (
-    (re.compile(r"n't\b"), " not"), (re.compile(r"'m\b"), " am"), (re.compile(r"'re\b"), " are"),
-    (re.compile(r"'ve\b"), " have"), (re.compile(r"'ll\b"), " will"), (re.compile(r"(?<=\w)'d\b"), " had"),
-    (re.compile(r"\b(he|she|it|that|there|who|what|here)'s\b", re.IGNORECASE), r"\1 is"),
-)  # fmt: skip
-# What is longer is no prose, and would cost the rules more than linear time.
-_LONG_WORD = re.compile(r"\w{80,}")
-_LONGEST_PASSAGE = 2_000
-_PASSIVE = frozenset("born killed drowned buried built opened founded kept worn owned carried hanged murdered".split())
-_FINITE = frozenset(
-    "Stands Lies Sits Hangs Belongs Lives Works Has Had Wears Walks Limps Keeps Died Lost Married Writes Carries Runs".split()
 )
 _NEAR_SENTENCES = 7
 SOME_WOMAN, SOME_MAN = -1, -2
@@ -324,7 +312,7 @@ def _replaced(
         elif person < 0:
             chain.add(person)
     pieces.append(text[position:end])
-    return plain("".join(pieces))
+    return wording.plain("".join(pieces))
 
 
 def _described(text: str, position: int, someone: int, chain: _Chain, roster: Roster) -> int:
@@ -369,22 +357,6 @@ def _is_possessive(word: str, following: re.Match[str] | None, after: str) -> bo
     return word in _POSSESSIVE
 
 
-def plain(text: str) -> str:
-    """
-    Return a text with straight apostrophes, without marks of emphasis, and with its contractions written out.
-    """
-    bare = (
-        _LONG_WORD.sub("…", text[:_LONGEST_PASSAGE])
-        .replace("’", "'")
-        .replace("*", "")
-        .replace("_", " ")
-        .replace("‘", "'")
-    )
-    for pattern, full in _CONTRACTIONS:
-        bare = pattern.sub(full, bare)
-    return " ".join(bare.split())
-
-
 def of_line(text: str, subject: int, roster: Roster) -> str:
     """
     Return a line of a card with its names and pronouns replaced; a pronoun without a name before it means the subject.
@@ -393,23 +365,9 @@ def of_line(text: str, subject: int, roster: Roster) -> str:
     chain.opened()
     chain.add(subject)
     chain.opened()
-    text = _with_subject(text, roster.name(subject), roster.is_person(subject))
+    text = wording.with_subject(text, roster.name(subject), roster.is_person(subject))
     replaced = _replaced(text, roster.cast.mentions(text), 0, len(text), roster, chain, 0)
     return replaced.replace(f"@?{subject}'", f"@~{subject}'").replace(f"@?{subject} ", f"@~{subject} ")
-
-
-def _with_subject(text: str, name: str, is_person: bool) -> str:
-    """
-    Return a sentence of a card with its subject: `Stands on the left bank` and `It stands on …` name it.
-    """
-    if text.startswith("It ") and not is_person:
-        return f"{name} {text[3:]}"
-    verb = text.split(" ", 1)[0]
-    if verb.lower() in _PASSIVE:
-        return f"{name} was {verb.lower()}{text[len(verb) :]}"
-    if verb in _FINITE:
-        return f"{name} {verb.lower()}{text[len(verb) :]}"
-    return text
 
 
 def of_document(document: documents.Document, reader: Reader) -> list[Passage]:
