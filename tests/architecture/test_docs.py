@@ -13,6 +13,7 @@ import pytest
 
 from app import settings
 from app.cli import root
+from app.engine import events
 from tests.architecture import sources
 
 PARTS = ["Status", "Why", "Decision", "Price"]
@@ -89,3 +90,13 @@ def _commands(command: click.Command, name: str) -> Iterator[str]:
         yield name
     for part, inner in command.commands.items():
         yield from _commands(inner, f"{name} {part}")
+
+
+def test_every_event_is_documented() -> None:
+    """The table in docs/events.md names exactly the types of events, each with its fields."""
+    page = (sources.ROOT / "docs" / "events.md").read_text(encoding="utf-8").split("## Types")[1]
+    rows = re.findall(r"^\| `([a-z._]+)` \| ([^|]*)\| \S", page, flags=re.MULTILINE)
+    documented = {name: tuple(re.findall(r"`([a-z0-9_]+)`", fields)) for name, fields in rows}
+
+    assert documented == {kind.value: fields or () for kind, fields in events.FIELDS.items()}
+    assert set(events.FIELDS) == set(events.EventType)

@@ -14,6 +14,7 @@ import pytest
 
 from app import errors
 from app.cli import remote
+from app.engine import events
 from tests.integration import project as projects
 from tests.integration import served
 
@@ -250,3 +251,24 @@ async def test_a_command_tells_that_a_stream_is_none(project: projects.Project) 
                 [event async for event in client.follow("20260210T143000Z-abcdef")]
 
     assert refused.value.code == "server_error"
+
+
+async def test_events_have_the_fields_of_the_catalogue(service: served.Served) -> None:
+    """Every event of finished, failed, cancelled and resumed runs has exactly the fields that its type documents."""
+    service.project.say("draft", hang=True)
+    done, failed = await service.run("quick"), await service.run("picky", args={"scene_path": "no", "other_path": "no"})
+    stopped = await service.start("unguarded")
+    await service.until(stopped, step="draft")
+    for verb in ("cancel", "resume", "pause", "unpause", "cancel"):
+        await service.http.post(f"/api/runs/{stopped}/{verb}")
+    await service.until(stopped, "cancelled")
+    seen = set()
+    for run_id in (done["run_id"], failed["run_id"], stopped):
+        text = (await service.http.get(f"/api/runs/{run_id}/events")).text
+        for line in text.splitlines():
+            if line.startswith("data: "):
+                event = json.loads(line.removeprefix("data: "))
+                seen.add(event["type"])
+
+                assert set(event["data"]) == set(events.FIELDS[events.EventType(event["type"])] or ()), event
+    assert {"run.created", "run.started", "run.ended", "step.finished", "step.failed", "run.resumed"} <= seen
