@@ -61,13 +61,16 @@ class Verdict:
 
 async def commit_outputs(ctx: ports.Context, values: refs.Values) -> None:
     """
-    Write the recipe's `outputs` to files of the workspace.
+    Write the recipe's `outputs` to files of the workspace; one whose path is an optional argument that was not given
+    is left out.
 
     Raises:
         errors.RunFailed: a path cannot be built, or a write failed.
     """
     for output in ctx.run.recipe.get("outputs", ()):
         slot, key = output["slot"], f"commit.{output['slot']}"
+        if ctx.run.driver_version >= CLOSING_VERSION and values.is_left_out(output["path"]):
+            continue
         wanted = [output[name] for name in ("path", "otherwise") if name in output]
         named = [reference for path in wanted for reference in prompts.named_in_path(path)]
         place = place_of(key, slot, *refs.sources(named))

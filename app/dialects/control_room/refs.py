@@ -141,6 +141,16 @@ class Values:
         """
         return self._filled[root].receipts if root in self._filled else ()
 
+    def is_left_out(self, path: plain.Json) -> bool:
+        """
+        Tell whether a path is a reference to an argument that was not given.
+        """
+        if not isinstance(path, dict):
+            return False
+        reference = read(path["$ref"])
+        named = reference.root == TASK and len(reference.steps) == 2 and reference.steps[0] in ("args", "initial_args")
+        return named and reference.steps[1] not in self._ctx.run.args
+
     def looked_at(self, root: str) -> tuple[str, ...]:
         """
         Return the files and folders that the tool behind a slot was given; none for `task` and for artifacts.

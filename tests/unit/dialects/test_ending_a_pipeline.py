@@ -310,3 +310,16 @@ def _whole(value):
         case dict():
             return {name: _whole(item) for name, item in value.items()}
     return value
+
+
+@pytest.mark.parametrize("args", [{}, {"report_file": "Reports/a.md"}])
+async def test_an_output_for_an_optional_argument_is_written_on_request(args):
+    """
+    Where the argument that names the file is not given, nothing is written and the run is done all the same.
+    """
+    schema = {"type": "object", "properties": {"report_file": {"type": "string"}}}
+    outputs = [{"slot": "plan", "path": {"$ref": "task.args.report_file"}}]
+    pipeline = bench.Pipeline(bench.recipe(args_schema=schema, outputs=outputs), args=args)
+
+    assert await pipeline.run() is RunState.DONE
+    assert pipeline.tables.files == ({"Reports/a.md": "brief said"} if args else {})
