@@ -21,6 +21,7 @@ _UNUSUAL = re.compile(r"[^\n\t\x20-\x7e]")
 _BEFORE_COMMENT = " \t\n;&|()"
 _QUOTES = re.compile(r"""['"\\]""")
 _ESCAPED = re.compile(r"\\.", re.DOTALL)
+_LINE_END = re.compile(r"(?<!\\)\n")
 _CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\\Z")
 _EXPANSION = re.compile(r"\s*(?:`|\$(?:[({]|\w+\Z|[-*@?!#$]\Z))")
 _EXPANDING = re.compile(r"`|\$[({\[]")
@@ -168,8 +169,12 @@ class Shell:
             return None
         start, body, end = parts["heredoc_start"], parts["heredoc_body"], parts["heredoc_end"]
         written = self.text[slice(*start)]
-        delimiter, quoted, at = _QUOTES.sub("", written), _QUOTES.search(written) is not None, body[0]
-        at = self.text.rfind("\n", 0, at) + 1
+        delimiter, quoted = _QUOTES.sub("", written), _QUOTES.search(written) is not None
+        # The text begins behind the line of the delimiter. The parser skips blank lines, and may take words for them.
+        line_end = _LINE_END.search(self.text, start[1])
+        at = line_end.end() if line_end else len(self.text)
+        if self.text[at : body[0]].strip():
+            return None
         joined = False
         while at <= len(self.text):
             stop = self.text.find("\n", at)

@@ -65,6 +65,8 @@ STATEMENTS: dict[str, Callable[[Printed], Printed]] = {
     f"cat <<'A B'\n{X}\nA B\ncat <<'EOF'\n{X}\nEOF": lambda _: lambda v: f"{v}\n{v}\n",
     f"cat <<'EOF' | cat\n\"{X}\"\nEOF\ntrue": lambda _: lambda v: f'"{v}"\n',
     f"cat <<'A' - <<'B'\n{X}\nA\n{X}\nB": lambda _: lambda v: f"{v}\n",
+    f"cat <<EOF\n\\'x{X} {X} \nEOF": lambda _: lambda v: f"\\'x{v} {v} \n",
+    f"cat <<'EOF'\n\n \n{X}\nEOF": lambda _: lambda v: f"\n \n{v}\n",
     f"cat <<'EOF'\r\nz{X}\r\nEOF\r\n": lambda _: lambda v: f"z{v}\r\n",
     f"cat <<EOF\n$({PRINT}W)|`{PRINT}{X}`\nEOF": lambda w: lambda v: f"{w(v)}|{v}\n",
     f"cat <<EOF\n$\n$((  {X} ))\nEOF": lambda _: lambda v: f"$\n{v}\n",
