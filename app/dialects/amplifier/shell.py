@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
+    from tree_sitter import Language, Node, Parser
 
 _FILLER, _ORDINARY = "V", "x"
 _UNUSUAL = re.compile(r"[^\n\t\x20-\x7e]")
@@ -189,12 +189,21 @@ class Shell:
         return None
 
 
-@lru_cache(maxsize=1)
 def _parser() -> Parser:
+    """
+    Return a parser of its own for each command: recipes are read in several threads, and a parser is for one.
+    """
+    import tree_sitter
+
+    return tree_sitter.Parser(_language())
+
+
+@lru_cache(maxsize=1)
+def _language() -> Language:
     import tree_sitter
     import tree_sitter_bash
 
-    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+    return tree_sitter.Language(tree_sitter_bash.language())
 
 
 def _masked(text: str, spots: Sequence[tuple[int, int]]) -> str:
