@@ -20,6 +20,8 @@ _TITLES = frozenset(
 )
 _OPENING = {"“": "”", "«": "»", "„": "“", '"': '"'}
 _OPENERS = re.compile('[“«„"]')
+_SINGLE_OPENS = re.compile(r"(?:^|(?<=[\s(—–]))['‘](?=[A-Z…])")
+_SINGLE_CLOSES = re.compile(r"(?<=[.,!?…—–])['’](?=$|[\s)—–])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,4 +185,18 @@ def _speech(text: str) -> tuple[Span, ...]:
         closing = text.find(_OPENING[opening[0]], opening.end())
         position = len(text) if closing < 0 else closing + 1
         spans.append(Span(start=opening.start(), end=position))
+    return tuple(spans) or _single_quoted(text)
+
+
+def _single_quoted(text: str) -> tuple[Span, ...]:
+    """
+    Pair single quotation marks; one closes speech only after a mark of punctuation, so that `don't` does not.
+    """
+    spans, position = [], 0
+    while (opening := _SINGLE_OPENS.search(text, position)) is not None:
+        closing = _SINGLE_CLOSES.search(text, opening.end())
+        if closing is None:
+            break
+        position = closing.end()
+        spans.append(Span(start=opening.end() - 1, end=position))
     return tuple(spans)

@@ -153,3 +153,16 @@ def test_any_text_is_prose_whose_sentences_lie_in_their_paragraphs(text):
             end = sentence.end
         for span in paragraph.speech:
             assert 0 <= span.start < span.end <= len(paragraph.text)
+
+
+def test_single_quotation_marks_are_speech_where_no_double_ones_are():
+    """
+    An apostrophe neither opens nor closes speech.
+    """
+    document = documents.parse(
+        "‘I don’t know,’ said Kael. 'Ask Mira's mother.'\n\nKael's boots were wet, and the boys' too."
+    )
+    first, second = prose.paragraphs(document)
+
+    assert [first.text[span.start : span.end] for span in first.speech] == ["‘I don’t know,’", "'Ask Mira's mother.'"]
+    assert second.speech == ()
