@@ -244,6 +244,20 @@ async def impatiently(write: Callable[[], Awaitable[T]]) -> T:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """
+    A prompt of a run and the reply to it, as its journal holds them.
+    """
+
+    prompt: tuple[plain.Json, ...]
+    """Parts in order: a text, or `{"blob": <blob reference>}`."""
+    reply: plain.Json
+    """The reply; None where `blob` is set."""
+    blob: BlobRef | None = None
+    """Handle of a reply that is kept outside the journal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """
     One try of an operation, as its performer sees it.
@@ -271,6 +285,10 @@ class Call:
     """Write what is kept beside the run's folder, however long it takes."""
     masker: plain.Masker = _NO_SECRETS
     """Hides secrets in what is cut or parsed before the engine sees it."""
+    recorded: tuple[int, ...] = ()
+    """Earlier tries of the step that left a line in the journal."""
+    exchanges: tuple[Exchange, ...] = ()
+    """What the run has said so far in the step's conversation, where a person had that begun again; else nothing."""
 
 
 class Performer(Protocol):
@@ -351,6 +369,10 @@ class AgentPrompt:
     """Which try."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables set for an agent that is a program."""
+    line_attempt: int = 1
+    """Which try it is in the run's journal; `attempt` also counts those that were cut off within it."""
+    recorded: tuple[int, ...] = ()
+    """Earlier tries of the step that left a line there."""
     insist: Patience = field(default=impatiently, compare=False, repr=False)
     """Write what is kept of the conversation, however long it takes: a reply may be paid for."""
 
@@ -366,7 +388,7 @@ class AgentReply:
     agent_session_id: str | None = None
     """Conversation it spoke in, by the backend's own name for it."""
     usage: Usage | None = None
-    """Tokens and price; None where the backend tells neither."""
+    """Tokens and price of this turn; None where the backend tells neither."""
     finish: Finish | None = None
     """`length` if the backend tells that the reply reached its longest."""
     error: StepError | None = None

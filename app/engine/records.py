@@ -6,13 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from app.engine import plain
 from app.engine.states import StepState
 
 BLOB_BYTES = 64 * 1024
 """Outputs above this size are kept as blobs; drivers get a handle."""
+
+_Amount = TypeVar("_Amount", int, float)
 
 Finish: TypeAlias = Literal["length"]
 """Why a reply ended, where it did not end by itself: it had reached its longest."""
@@ -54,10 +56,10 @@ class Usage:
     What a step cost.
     """
 
-    input_tokens: int = 0
-    """Tokens read."""
-    output_tokens: int = 0
-    """Tokens written."""
+    input_tokens: int | None = 0
+    """Tokens read; None where nobody told."""
+    output_tokens: int | None = 0
+    """Tokens written; None where nobody told."""
     cost_usd: float | None = None
     """Price, in US dollars; None where nobody told one."""
 
@@ -66,8 +68,8 @@ class Usage:
         Add two usages.
         """
         return Usage(
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
+            input_tokens=total((self.input_tokens, other.input_tokens)),
+            output_tokens=total((self.output_tokens, other.output_tokens)),
             cost_usd=total_cost((self.cost_usd, other.cost_usd)),
         )
 
@@ -82,8 +84,15 @@ def total_cost(prices: Iterable[float | None]) -> float | None:
     """
     Add up the prices that were told; None where none was.
     """
-    told = [price for price in prices if price is not None]
-    return sum(told) if told else None
+    return total(prices)
+
+
+def total(amounts: Iterable[_Amount | None]) -> _Amount | None:
+    """
+    Add up the amounts that were told; None where none was.
+    """
+    told = [amount for amount in amounts if amount is not None]
+    return sum(told[1:], told[0]) if told else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

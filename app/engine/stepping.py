@@ -82,6 +82,8 @@ class Work:
     """What its driver asks for."""
     history: list[Record]
     """Its living lines so far: tries that were not final."""
+    exchanges: tuple[ports.Exchange, ...] = ()
+    """What was said before in a conversation that a person had begun again."""
     attempt: int = 0
     """The present try; 0 before the first begins."""
     started_at: datetime | None = None
@@ -256,6 +258,8 @@ class Stepper:
             asked_at=self.home.log.loaded.decisions.asked.get(work.ask.key),
             insist=self._insist,
             masker=self._equipment.masker,
+            recorded=self._recorded.get(work.ask.key, ()),
+            exchanges=work.exchanges,
         )
 
     async def _write_log(self, name: str, text: str) -> None:

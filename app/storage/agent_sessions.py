@@ -29,7 +29,6 @@ ID_CHARACTERS = 1000
 
 _SESSION, _TURNS, _CLAIM, _HOLDER = "session.json", "turns.jsonl", "claim.json", "holder.json"
 _FOLDERS = (layout.AGENT_SESSIONS.partition("/")[0], layout.AGENT_SESSIONS)
-_FIELDS = {field.name for field in dataclasses.fields(agent_sessions.AgentSession)}
 
 T = TypeVar("T")
 
@@ -65,6 +64,15 @@ class StoredAgentSessions:
         Put a session in the place of what was known of it.
         """
         await self._replace(session.agent_session_id, _SESSION, dataclasses.asdict(session))
+
+    async def renew(self, session: agent_sessions.AgentSession) -> None:
+        """
+        Put a session that begins again in the place of what was known of it.
+        """
+        # What was said goes first: after a crash between the two the order counts as not carried out.
+        path = f"{_folder(session.agent_session_id)}/{_TURNS}"
+        await self._written(path, lambda: self._forget(path))
+        await self.keep(session)
 
     async def turns(self, agent_session_id: str) -> Sequence[Mapping[str, plain.Json]]:
         """
@@ -218,6 +226,11 @@ class StoredAgentSessions:
         except OSError as error:
             raise self._room.failed(path, error) from error
 
+    def _forget(self, path: str) -> None:
+        if self._disk.has_file(path):
+            self._disk.remove(path)
+            self._disk.sync_folder(path.rpartition("/")[0])
+
     def _append(self, path: str, line: bytes) -> None:
         self._add_durably(path)
         disk.append_whole(self._disk, path, line, sync=True)
@@ -290,12 +303,9 @@ def _content(files: Disk, path: str) -> bytes | None:
 def _session(found: Mapping[str, Any], agent_session_id: str) -> agent_sessions.AgentSession:
     path = f"{_folder(agent_session_id)}/{_SESSION}"
     try:
-        session = agent_sessions.AgentSession(**{name: value for name, value in found.items() if name in _FIELDS})
-    except TypeError as error:
-        raise _damaged(path, "a field is missing") from error
-    texts = (session.agent_session_id, session.backend, session.working_dir, session.program_session_id or "")
-    if not all(isinstance(text, str) for text in texts) or not isinstance(session.created, bool):
-        raise _damaged(path, "a field is of the wrong kind")
+        session = agent_sessions.AgentSession.from_json(found)
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(path, "a field is missing or of the wrong kind") from error
     if session.agent_session_id != agent_session_id:
         raise _damaged(path, f"it is about {session.agent_session_id!r:.80}")
     return session

@@ -58,7 +58,9 @@ class Abilities:
     input_tokens: int | None = replies.INPUT_TOKENS
     """Tokens that it tells of one request; None: it tells none."""
     adds_up: bool = True
-    """Whether these are of all requests of a turn; if not, of its last one only."""
+    """Whether it tells them of a turn with several requests."""
+    sums: bool = False
+    """Whether it tells the sums of a conversation, so that what a failed turn took is known at the latest later."""
     tells_cost: bool = False
     """Whether it tells a price."""
     unauthorized: tuple[str, ...] = ("unauthorized",)
@@ -337,12 +339,19 @@ _SERVICE = Abilities(
 PLANS: Mapping[str, Plan] = {
     "claude-code": Plan(
         program="claude",
-        abilities=Abilities(chosen=("haiku", "haiku"), tells_cost=True, cut_off=("reply_cut_off",), limits=True),
+        abilities=Abilities(
+            chosen=("haiku", "haiku"),
+            tells_cost=True,
+            sums=True,
+            input_tokens=replies.INPUT_TOKENS + replies.CACHED_TOKENS,
+            cut_off=("reply_cut_off",),
+            limits=True,
+        ),
         build=_program("claude", "claude-code"),
     ),
     "codex": Plan(
         program="codex",
-        abilities=Abilities(chosen=("other-model", "other-model"), cut_off=(None,)),
+        abilities=Abilities(chosen=("other-model", "other-model"), sums=True, cut_off=(None,)),
         build=_program("codex", "codex"),
     ),
     "gemini": Plan(
@@ -359,12 +368,12 @@ PLANS: Mapping[str, Plan] = {
     ),
     "github-copilot": Plan(
         program="copilot",
-        abilities=Abilities(chosen=("other-model", "other-model"), limits=True),
+        abilities=Abilities(chosen=("other-model", "other-model"), sums=True, limits=True),
         build=_program("copilot", "github-copilot"),
     ),
     "qwen": Plan(
         program="qwen",
-        abilities=Abilities(chosen=("other-model", "other-model"), limits=True),
+        abilities=Abilities(chosen=("other-model", "other-model"), sums=True, limits=True),
         build=_program("qwen", "qwen"),
     ),
     "acp opencode": Plan(
@@ -381,7 +390,7 @@ PLANS: Mapping[str, Plan] = {
     ),
     "acp qwen": Plan(
         program="qwen",
-        abilities=Abilities(refuses_model="unknown_model", input_tokens=None),
+        abilities=Abilities(refuses_model="unknown_model", sums=True),
         build=_program("qwen", "acp", leading=("--acp", "--auth-type", "openai", "-m", "fake-model")),
     ),
     "acp copilot": Plan(

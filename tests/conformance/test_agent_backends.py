@@ -332,9 +332,45 @@ async def test_tokens_and_price_are_told(house: House) -> None:
     if house.abilities.input_tokens is None:
         assert outcome.usage is None
     else:
-        assert outcome.usage.input_tokens in range(requests * (house.abilities.input_tokens - 5), requests * 106 + 1)
-        assert outcome.usage.output_tokens == requests * OUTPUT_TOKENS
-        assert (outcome.usage.cost_usd > 0) == house.abilities.tells_cost
+        told = (requests * house.abilities.input_tokens, requests * OUTPUT_TOKENS)
+        assert (outcome.usage.input_tokens, outcome.usage.output_tokens) == (
+            told if house.abilities.adds_up else (None, None)
+        )
+        assert (outcome.usage.cost_usd is not None) == house.abilities.tells_cost
+
+
+@needs(lambda able: able.remembers and able.is_told and able.input_tokens is not None)
+async def test_equal_turns_take_the_same(house: House) -> None:
+    """Three equal turns of a conversation take the same, over a restart too, and together what the model counted."""
+    house.say(Reply(text="PONG"))
+    session = new_session()
+    turns = []
+    for key in ("one", "two", "three"):
+        turns.append((await ask(house, f"Turn {key}.", **session, key=key)).usage)
+        session["session_created"] = True
+        await house.restart()
+
+    assert turns[0] == turns[1] == turns[2]
+    assert (turns[0].input_tokens, turns[0].output_tokens) == (house.abilities.input_tokens, OUTPUT_TOKENS)
+    assert (turns[0].cost_usd is not None) == house.abilities.tells_cost
+
+
+@needs(lambda able: able.acts and able.remembers and able.sums and able.adds_up)
+async def test_what_a_failed_turn_took_is_counted_once(house: House) -> None:
+    """What the model answered before a turn failed is on its bill or on that of the next turn, and never on both."""
+    session = new_session()
+    act = Reply(text="I act.", tool=Shell(command="echo made > made.txt"))
+    house.say(Reply(text="PONG"), act, Fault(status=400, message="that cannot be"))
+    turns = [await ask(house, **session, key="one")]
+    session["session_created"] = True
+    turns.append(await ask(house, **session, key="two"))
+    house.say(Reply(text="PONG"))
+    turns.append(await ask(house, **session, key="two", attempt=2, line_attempt=2, recorded=(1,)))
+    spent = [turn.usage for turn in turns if turn.usage is not None]
+
+    assert [turn.code is None for turn in turns] == [True, False, True]
+    assert sum(usage.input_tokens for usage in spent) == 3 * house.abilities.input_tokens
+    assert sum(usage.output_tokens for usage in spent) == 3 * OUTPUT_TOKENS
 
 
 @needs(lambda able: able.is_told)

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from app import errors
+from app.agents import counting
 from app.agents.configuration import TIERS, BackendConfig
 from app.agents.programs import conversations, environment, places, private, verdicts, wording
 from app.agents.programs.conversations import Opening
 from app.agents.programs.program import Heard, Program, Turn
 from app.agents.surroundings import Surroundings
-from app.engine import agent_sessions, ports
+from app.engine import agent_sessions, ports, records
 from app.processes import commands
 
 DEFAULT_TIMEOUT_SECONDS = 60 * 60.0
@@ -61,14 +62,14 @@ class ProgramBackend:
         kept = await self._kept(prompt)
         opened = conversations.opening(program, self._config.name, prompt, kept)
         if not opened.foreign:
-            await self._keep(prompt, kept, opened.session_id)
-        reply = await self._turn(prompt, argv, opened)
-        if reply.error and (second := conversations.again(program, opened, prompt, reply.error.code)):
-            reply = await self._turn(prompt, argv, second)
-        if reply.error is None or (reply.error.code != "unknown_agent_session" and not opened.foreign):
-            kept = await self._kept(prompt)
-            await self._keep(prompt, kept, reply.agent_session_id, created=reply.error is None)
-        return reply
+            kept = await self._keep(prompt, kept, program_session_id=opened.session_id)
+        found = await self._turn(prompt, argv, opened)
+        while found.reply.error and (second := conversations.again(program, opened, prompt, kept, found.reply.error)):
+            opened = second
+            if opened.session_id is None or not opened.resumes:
+                kept = await self._begin_anew(prompt, opened)
+            found = await self._turn(prompt, argv, opened)
+        return await self._settled(prompt, opened, found)
 
     async def close(self) -> None:
         """
@@ -88,6 +89,33 @@ class ProgramBackend:
 
     # -- the conversation
 
+    async def _settled(self, prompt: ports.AgentPrompt, opened: Opening, found: verdicts.Verdict) -> ports.AgentReply:
+        """
+        Return what came of the last turn, with what it took, once what is known of the conversation is kept.
+        """
+        kept, reply = await self._kept(prompt), found.reply
+        before = agent_sessions.NOTHING_SPENT if prompt.agent_session_id is None else counting.before(kept, prompt)
+        if reply.error is None or (reply.error.code != "unknown_agent_session" and not opened.foreign):
+            await self._keep(
+                prompt,
+                kept,
+                foreign=opened.foreign,
+                program_session_id=reply.agent_session_id,
+                created=reply.error is None,
+                spent=(found.sums, before),
+            )
+        return counting.counted(reply, found.sums, before)
+
+    async def _begin_anew(self, prompt: ports.AgentPrompt, opened: Opening) -> agent_sessions.AgentSession | None:
+        kept = await self._kept(prompt)
+        if kept is None:
+            return None
+        begun = dataclasses.replace(
+            kept.anew(), program_session_id=opened.session_id, system_sha256=conversations.system_sha256(prompt)
+        )
+        await prompt.insist(lambda: self._around.sessions.keep(begun))
+        return begun
+
     async def _kept(self, prompt: ports.AgentPrompt) -> agent_sessions.AgentSession | None:
         if prompt.agent_session_id is None:
             return None
@@ -97,32 +125,41 @@ class ProgramBackend:
         self,
         prompt: ports.AgentPrompt,
         kept: agent_sessions.AgentSession | None,
-        program_session_id: str | None,
         *,
+        program_session_id: str | None,
+        foreign: bool = False,
         created: bool = False,
-    ) -> None:
+        spent: tuple[records.Usage | None, records.Usage | None] = (None, None),
+    ) -> agent_sessions.AgentSession | None:
         """
-        Keep what is known of the conversation, if it is more than is kept.
+        Keep what is known of the conversation, if it is more than is kept, and return it.
+
+        Args:
+            foreign: Whether it was begun elsewhere.
+            spent: Its sums as told after a turn, and as journals account for them before it.
         """
         ours = prompt.agent_session_id
         if ours is None:
-            return
-        before = kept or agent_sessions.AgentSession(
+            return None
+        earlier = kept or agent_sessions.AgentSession(
             agent_session_id=ours,
             backend=self._config.name,
             working_dir=str(prompt.working_dir),
             system_sha256=conversations.system_sha256(prompt),
+            counted=None if foreign else agent_sessions.NOTHING_SPENT,
         )
-        named = program_session_id or before.program_session_id
-        known = dataclasses.replace(
-            before, program_session_id=None if named == ours else named, created=created or before.created
-        )
+        named = program_session_id or earlier.program_session_id
+        if named == ours and self._program.names_sessions == "we":
+            named = None
+        known = dataclasses.replace(earlier, program_session_id=named, created=created or earlier.created)
+        known = counting.kept(known, prompt, *spent)
         if known != kept:
             await prompt.insist(lambda: self._around.sessions.keep(known))
+        return known
 
     # -- the process
 
-    async def _turn(self, prompt: ports.AgentPrompt, argv: tuple[str, ...], opened: Opening) -> ports.AgentReply:
+    async def _turn(self, prompt: ports.AgentPrompt, argv: tuple[str, ...], opened: Opening) -> verdicts.Verdict:
         with private.folder(self._program.wants_folder) as folder:
             called = self._program.invoke(self._turn_of(prompt, opened, folder))
             env = environment.overlay(self._program, self._config, self._around.environ, prompt, called)
@@ -133,8 +170,9 @@ class ProgramBackend:
                 ended = await self._run(prompt, opened, request, outlet)
                 left = _left(ended, outlet, private.read(folder, self._program.tells))
                 session_id = opened.session_id if opened.resumes else None
-                reply = await asyncio.to_thread(verdicts.verdict, self._program, left, session_id)
-                return dataclasses.replace(reply, agent_session_id=reply.agent_session_id or opened.session_id)
+                found = await asyncio.to_thread(verdicts.verdict, self._program, left, session_id)
+                named = found.reply.agent_session_id or opened.session_id
+                return dataclasses.replace(found, reply=dataclasses.replace(found.reply, agent_session_id=named))
             finally:
                 outlet.close()
 
@@ -194,7 +232,7 @@ class ProgramBackend:
             await self._around.clock.sleep(_LOOK_SECONDS)
             for event in wording.events(outlet.news()):
                 self._program.hear(event, heard)
-        await self._keep(prompt, await self._kept(prompt), heard.session_id)
+        await self._keep(prompt, await self._kept(prompt), program_session_id=heard.session_id)
 
 
 def lacks(program: Program, config: BackendConfig, around: Surroundings) -> str | None:

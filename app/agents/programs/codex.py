@@ -73,7 +73,7 @@ def _hear(event: Event, heard: Heard) -> None:
         case "turn.completed":
             usage = event.get("usage")
             heard.complete, heard.failure = True, None
-            heard.add_usage(within(usage, "input_tokens"), within(usage, "output_tokens"))
+            heard.sums.add(within(usage, "input_tokens"), within(usage, "output_tokens"))
         case "turn.failed":
             heard.failure = Failure(message=results.inner_words(str(within(event, "error", "message") or "")))
             heard.cut_off = heard.failure.message.endswith("reason: max_output_tokens")

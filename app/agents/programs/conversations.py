@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from app import errors
 from app.agents.programs.program import Program
-from app.engine import agent_sessions, plain, ports
+from app.engine import agent_sessions, plain, ports, records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +55,10 @@ def opening(
             code="unknown_agent_session",
             detail={"agent_session_id": ours, "backend": kept.backend},
         )
-    known = kept.program_session_id or _named(program, ours)
+    known = kept.program_session_id or _named(program, ours, kept.names)
     certain = prompt.session_created or kept.created
     if not certain and not program.goes_on:
-        return Opening(session_id=_named(program, ours))
+        return Opening(session_id=known)
     if known is None and certain:
         raise errors.AgentFailed(
             f"{program.label} has never said what it calls the conversation {ours:.80}, so it cannot go on.",
@@ -80,23 +80,35 @@ def system_sha256(prompt: ports.AgentPrompt) -> str | None:
     return plain.sha256(prompt.system.encode("utf-8", "replace")) if prompt.system else None
 
 
-def again(program: Program, opened: Opening, prompt: ports.AgentPrompt, code: str) -> Opening | None:
+def again(
+    program: Program,
+    opened: Opening,
+    prompt: ports.AgentPrompt,
+    kept: agent_sessions.AgentSession | None,
+    error: records.StepError,
+) -> Opening | None:
     """
     Decide how a turn opens a second time, after the program has contradicted what we believed; None: not at all.
     """
-    if code == "unknown_agent_session" and opened.resumes and opened.may_begin:
-        return Opening(session_id=_named(program, prompt.agent_session_id or ""))
-    if code == "agent_session_exists" and not opened.resumes and opened.may_resume:
-        return Opening(session_id=opened.session_id, resumes=True, instructed_otherwise=True)
+    if error.code == "unknown_agent_session" and opened.resumes and opened.may_begin:
+        # Some programs keep the name of a conversation whose first prompt failed, and yet do not know it.
+        return Opening(session_id=_named(program, prompt.agent_session_id or "", (kept.names if kept else 0) + 1))
+    if error.code == "agent_session_exists" and not opened.resumes and opened.may_resume:
+        return Opening(session_id=opened.session_id, resumes=True, may_begin=True, instructed_otherwise=True)
     return None
 
 
-def _named(program: Program, ours: str) -> str | None:
+def _named(program: Program, ours: str, names: int = 0) -> str | None:
     """
     Return the name that we give to a new conversation, a UUID; None where the program names it.
+
+    Args:
+        names: How many other names were given to it before.
     """
     if program.names_sessions == "it":
         return None
+    if names:
+        return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{ours} {names}"))
     try:
         return str(uuid.UUID(ours))
     except ValueError:

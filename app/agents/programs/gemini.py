@@ -55,9 +55,9 @@ def _add_usage(stats: object, heard: Heard) -> None:
     for model in models.values() if isinstance(models, dict) else ():
         tokens = within(model, "tokens")
         if isinstance(tokens, dict):
-            heard.add_usage(tokens.get("prompt"), whole(tokens.get("candidates")) + whole(tokens.get("thoughts")))
-    if heard.input_tokens is None:
-        heard.add_usage(within(stats, "input_tokens"), within(stats, "output_tokens"))
+            heard.turn.add(tokens.get("prompt"), whole(tokens.get("candidates")) + whole(tokens.get("thoughts")))
+    if heard.turn.input_tokens is None:
+        heard.turn.add(within(stats, "input_tokens"), within(stats, "output_tokens"))
 
 
 PROGRAM = Program(

@@ -47,7 +47,7 @@ def _hear(event: Event, heard: Heard) -> None:
             heard.session_id = str(event.get("sessionId") or "") or None
         case None if isinstance(event.get("modelMetrics"), dict):
             for model in event["modelMetrics"].values():
-                heard.add_usage(within(model, "usage", "inputTokens"), within(model, "usage", "outputTokens"))
+                heard.sums.add(within(model, "usage", "inputTokens"), within(model, "usage", "outputTokens"))
 
 
 PROGRAM = Program(

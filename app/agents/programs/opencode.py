@@ -61,7 +61,7 @@ def _hear(event: Event, heard: Heard) -> None:
             tokens = within(event, "part", "tokens")
             cached = whole(within(tokens, "cache", "read")) + whole(within(tokens, "cache", "write"))
             written = whole(within(tokens, "output")) + whole(within(tokens, "reasoning"))
-            heard.add_usage(whole(within(tokens, "input")) + cached, written, within(event, "part", "cost"))
+            heard.turn.add(whole(within(tokens, "input")) + cached, written, within(event, "part", "cost"))
         case "error":
             error = event.get("error")
             status = within(error, "data", "statusCode")

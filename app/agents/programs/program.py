@@ -4,6 +4,7 @@ What a program is to its backend: how it is found, what it is told, and how its 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, Literal
 
 from app.agents import reply_forms
 from app.agents.configuration import BackendConfig
-from app.engine import ports
+from app.engine import ports, records
 
 ARGUMENT_BYTES = 100_000
 """Longest text that is given as an argument; a longer one is read from standard input."""
@@ -86,6 +87,38 @@ class Failure:
 
 
 @dataclass(slots=True, kw_only=True)
+class Tally:
+    """
+    Tokens and price, as far as they were told.
+    """
+
+    input_tokens: int | None = None
+    """Tokens read, those from a cache included; None where it does not tell."""
+    output_tokens: int | None = None
+    """Tokens written."""
+    cost_usd: float | None = None
+    """Price."""
+
+    def add(self, input_tokens: object = None, output_tokens: object = None, cost_usd: object = None) -> None:
+        """
+        Add to what it cost; what is no number counts for nothing.
+        """
+        if isinstance(input_tokens, int) or isinstance(output_tokens, int):
+            self.input_tokens = (self.input_tokens or 0) + whole(input_tokens)
+            self.output_tokens = (self.output_tokens or 0) + whole(output_tokens)
+        if isinstance(cost_usd, int | float) and not isinstance(cost_usd, bool) and 0 <= cost_usd < math.inf:
+            self.cost_usd = (self.cost_usd or 0.0) + float(cost_usd)
+
+    def usage(self) -> records.Usage | None:
+        """
+        Return it as a value; None where nothing was told.
+        """
+        if self.input_tokens is None and self.cost_usd is None:
+            return None
+        return records.Usage(input_tokens=self.input_tokens, output_tokens=self.output_tokens, cost_usd=self.cost_usd)
+
+
+@dataclass(slots=True, kw_only=True)
 class Heard:
     """
     What has been understood of a program's words so far.
@@ -101,22 +134,10 @@ class Heard:
     """Whether it has said that the reply reached its longest; what it calls a failure is that reply, if it has one."""
     failure: Failure | None = None
     """What it says went wrong."""
-    input_tokens: int | None = None
-    """Tokens read, those from a cache included; None where it does not tell."""
-    output_tokens: int | None = None
-    """Tokens written."""
-    cost_usd: float | None = None
-    """Price."""
-
-    def add_usage(self, input_tokens: object = None, output_tokens: object = None, cost_usd: object = None) -> None:
-        """
-        Add to what it cost; what is no number counts for nothing.
-        """
-        if isinstance(input_tokens, int) or isinstance(output_tokens, int):
-            self.input_tokens = (self.input_tokens or 0) + whole(input_tokens)
-            self.output_tokens = (self.output_tokens or 0) + whole(output_tokens)
-        if isinstance(cost_usd, int | float) and not isinstance(cost_usd, bool) and cost_usd >= 0:
-            self.cost_usd = (self.cost_usd or 0.0) + float(cost_usd)
+    turn: Tally = field(default_factory=Tally)
+    """What it says the turn took."""
+    sums: Tally = field(default_factory=Tally)
+    """What it says the whole conversation has taken so far."""
 
 
 def _nothing(_: BackendConfig, __: Mapping[str, str]) -> str | None:

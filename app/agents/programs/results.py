@@ -6,21 +6,24 @@ from __future__ import annotations
 
 import orjson
 
-from app.agents.programs.program import Event, Failure, Heard, whole, within
+from app.agents.programs.program import Event, Failure, Heard, Tally, whole, within
 from app.engine import plain
+
+_READ = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
 
 
 def hear(event: Event, heard: Heard) -> None:
     """
     Understand the first record, which names the conversation, and the last one; `subtype` alone says nothing.
     """
-    session_id = event.get("session_id")
-    if isinstance(session_id, str) and session_id:
-        heard.session_id = session_id
-    if event.get("type") == "result":
-        _hear_result(event, heard)
-    elif "type" not in event:
-        hear_error(event, heard)
+    _hear(event, heard, heard.turn)
+
+
+def hear_sums(event: Event, heard: Heard) -> None:
+    """
+    Understand the records of a program whose `usage` is that of the whole conversation.
+    """
+    _hear(event, heard, heard.sums)
 
 
 def hear_error(event: Event, heard: Heard) -> None:
@@ -46,7 +49,17 @@ def inner_words(told: str) -> str:
     return inner if isinstance(inner, str) and inner else told
 
 
-def _hear_result(event: Event, heard: Heard) -> None:
+def _hear(event: Event, heard: Heard, tally: Tally) -> None:
+    session_id = event.get("session_id")
+    if isinstance(session_id, str) and session_id:
+        heard.session_id = session_id
+    if event.get("type") == "result":
+        _hear_result(event, heard, tally)
+    elif "type" not in event:
+        hear_error(event, heard)
+
+
+def _hear_result(event: Event, heard: Heard, tally: Tally) -> None:
     heard.complete = True
     usage = event.get("usage")
     if isinstance(usage, dict):
@@ -54,8 +67,12 @@ def _hear_result(event: Event, heard: Heard) -> None:
         cached = whole(usage.get("cache_creation_input_tokens"))
         if "total_tokens" not in usage:
             cached += whole(usage.get("cache_read_input_tokens"))
-        heard.add_usage(whole(usage.get("input_tokens")) + cached, usage.get("output_tokens"))
-    heard.add_usage(cost_usd=event.get("total_cost_usd"))
+        tally.add(whole(usage.get("input_tokens")) + cached, usage.get("output_tokens"))
+    heard.sums.add(cost_usd=event.get("total_cost_usd"))
+    models = event.get("modelUsage")
+    for model in models.values() if isinstance(models, dict) else ():
+        read = sum(whole(within(model, name)) for name in _READ)
+        heard.sums.add(read, within(model, "outputTokens"))
     heard.cut_off = event.get("api_error") == "max_output_tokens" or event.get("stop_reason") == "max_tokens"
     said = event.get("structured_output")
     text = plain.canonical(said).decode() if said is not None else event.get("result")

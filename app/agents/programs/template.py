@@ -112,4 +112,4 @@ def _hear(event: Event, heard: Heard, paths: Mapping[str, str]) -> None:
     heard.cut_off = heard.cut_off or told.get("finish") in _CUT_OFF
     if told.get("error"):
         heard.failure = Failure(message=str(told["error"]))
-    heard.add_usage(told.get("input_tokens"), told.get("output_tokens"), told.get("cost_usd"))
+    heard.turn.add(told.get("input_tokens"), told.get("output_tokens"), told.get("cost_usd"))

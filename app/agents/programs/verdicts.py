@@ -49,7 +49,19 @@ class Left:
     """What it wrote into its private folder."""
 
 
-def verdict(program: Program, left: Left, session_id: str | None = None) -> ports.AgentReply:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """
+    What came of a turn.
+    """
+
+    reply: ports.AgentReply
+    """The reply, with what the program says of the turn's usage."""
+    sums: records.Usage | None
+    """What it says the whole conversation has taken; None where it says nothing of that."""
+
+
+def verdict(program: Program, left: Left, session_id: str | None = None) -> Verdict:
     """
     Return the reply: exit code 0, a turn that was said to be over, no error told, and nobody who ended it.
 
@@ -70,13 +82,14 @@ def verdict(program: Program, left: Left, session_id: str | None = None) -> port
     if error is not None:
         facts = {"exit_code": left.exit_code, "stderr": complaints.strip()[-_TAIL_CHARACTERS:], **error.detail}
         error = replace(error, detail={name: fact for name, fact in facts.items() if fact not in (None, "")})
-    return ports.AgentReply(
+    reply = ports.AgentReply(
         text="" if error else heard.text,
         agent_session_id=heard.session_id,
-        usage=_usage(heard),
+        usage=heard.turn.usage(),
         finish=records.LENGTH if heard.cut_off else None,
         error=error,
     )
+    return Verdict(reply=reply, sums=heard.sums.usage())
 
 
 def _heard(program: Program, left: Left, complaints: str) -> Heard:
@@ -171,11 +184,3 @@ def _first_line(words: str) -> str:
     lines = [line.strip() for line in words.strip().splitlines() if line.strip()]
     told = next((line for line in lines if line.lower().startswith("error")), lines[0] if lines else "")
     return told[:500]
-
-
-def _usage(heard: Heard) -> records.Usage | None:
-    if heard.input_tokens is None and heard.cost_usd is None:
-        return None
-    return records.Usage(
-        input_tokens=heard.input_tokens or 0, output_tokens=heard.output_tokens or 0, cost_usd=heard.cost_usd
-    )

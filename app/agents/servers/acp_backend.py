@@ -13,9 +13,10 @@ from importlib import util
 from pathlib import Path
 
 from app import errors
+from app.agents import counting
 from app.agents.configuration import TIERS, BackendConfig
 from app.agents.programs import environment, program
-from app.agents.servers import acp_agent, acp_holds, acp_opening, acp_verdicts, services
+from app.agents.servers import acp_agent, acp_holds, acp_opening, acp_turns, acp_verdicts, services
 from app.agents.surroundings import Surroundings
 from app.engine import agent_sessions, ports
 from app.processes import commands
@@ -36,7 +37,6 @@ class AcpBackend:
     def __init__(self, config: BackendConfig, surroundings: Surroundings) -> None:
         self._config, self._around = config, surroundings
         self._begun_at: dict[str, datetime] = {}
-        self._costs: dict[str, float] = {}
 
     def get_name(self) -> str:
         """
@@ -134,50 +134,73 @@ class AcpBackend:
         import acp
 
         name = self._config.name
-        session_id = wish.session_id
+        session_id, known_as = wish.session_id, ""
 
         async def begun(new_id: str) -> None:
             nonlocal session_id
             session_id = new_id
-            await self._keep(prompt, new_id, created=False)
+            await self._begin(prompt, new_id)
 
         try:
             opened = await acp_opening.opened(agent, wish, begun)
             if opened.is_new and _MINUTELY in opened.known_as:
                 self._begun_at[opened.session_id] = self._around.clock.now()
-            # An agent tells the price of a whole conversation, over all its processes.
-            agent.turn.begin(0.0 if opened.is_new else self._costs.get(opened.session_id))
+            known_as = opened.known_as
+            agent.turn.begin()
             message = program.Turn(prompt=prompt, config=self._config).message()
             response = await agent.prompt(
                 opened.session_id, program.as_words(message), _limit_seconds(prompt), self._config.idle_seconds
             )
         except acp.RequestError as error:
-            return ports.AgentReply(
-                text="",
-                agent_session_id=session_id,
-                usage=agent.turn.usage(None),
-                error=acp_verdicts.refused(name, error),
+            reply = ports.AgentReply(
+                text="", usage=agent.turn.usage(None, known_as), error=acp_verdicts.refused(name, error)
             )
-        if agent.turn.cost_so_far is not None:
-            self._costs[opened.session_id] = agent.turn.cost_so_far
-        reply = acp_verdicts.reply(name, agent.turn, response, opened.known_as)
-        if reply.error is None:
-            await self._keep(prompt, opened.session_id, created=True)
-        return dataclasses.replace(reply, agent_session_id=opened.session_id)
+        else:
+            reply = acp_verdicts.reply(name, agent.turn, response, opened.known_as)
+        return await self._settled(prompt, agent.turn, dataclasses.replace(reply, agent_session_id=session_id))
 
-    async def _keep(self, prompt: ports.AgentPrompt, session_id: str, *, created: bool) -> None:
+    async def _settled(
+        self, prompt: ports.AgentPrompt, turn: acp_turns.Turn, reply: ports.AgentReply
+    ) -> ports.AgentReply:
+        """
+        Return a reply with what its turn took, once what is known of the conversation is kept.
+        """
+        # An agent tells the price of a whole conversation, over all its processes.
+        cost = turn.cost_so_far
+        sums = None if cost is None else dataclasses.replace(counting.UNTOLD, cost_usd=cost)
+        kept = await self._kept(prompt)
+        before = counting.before(kept, prompt)
+        if prompt.agent_session_id is None:
+            before = agent_sessions.NOTHING_SPENT
+        elif before is None and turn.cost_before is not None:
+            before = dataclasses.replace(counting.UNTOLD, cost_usd=turn.cost_before)
+        if kept is None and reply.error is None:
+            kept = self._session(prompt, reply.agent_session_id)
+        if kept is not None:
+            known = dataclasses.replace(kept, created=kept.created or reply.error is None)
+            await self._keep(prompt, counting.kept(known, prompt, sums, before))
+        return counting.counted(reply, sums, before)
+
+    async def _begin(self, prompt: ports.AgentPrompt, session_id: str) -> None:
+        kept = await self._kept(prompt) or self._session(prompt, session_id)
+        if kept is not None:
+            named = None if session_id == kept.agent_session_id else session_id
+            await self._keep(prompt, dataclasses.replace(kept.anew(), program_session_id=named, names=kept.names))
+
+    def _session(self, prompt: ports.AgentPrompt, session_id: str | None) -> agent_sessions.AgentSession | None:
         ours = prompt.agent_session_id
         if ours is None:
-            return
-        kept = agent_sessions.AgentSession(
+            return None
+        return agent_sessions.AgentSession(
             agent_session_id=ours,
             backend=self._config.name,
             working_dir=str(prompt.working_dir),
             program_session_id=None if session_id == ours else session_id,
-            created=created,
         )
-        if kept != await self._around.sessions.find(ours):
-            await prompt.insist(lambda: self._around.sessions.keep(kept))
+
+    async def _keep(self, prompt: ports.AgentPrompt, session: agent_sessions.AgentSession) -> None:
+        if session != await self._kept(prompt):
+            await prompt.insist(lambda: self._around.sessions.keep(session))
 
 
 def lacks(config: BackendConfig, environ: Mapping[str, str]) -> errors.AgentFailed | None:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from app.agents.programs import program
 from app.engine import plain, records
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ MAX_TEXT_CHARACTERS = 16 * 1024 * 1024
 
 _HARMLESS_KINDS = frozenset({"think", "switch_mode"})
 _BEGUN = frozenset({"in_progress", "completed"})
+# It tells the tokens of a turn's last request as those of the turn; with tools there are several.
+_LAST_REQUEST_ONLY = "opencode"
 # Copilot says these where an agent's words stand, each in one piece.
 _NOTICE = re.compile(
     r"Info: (Disabled tools: |Unknown tool name in the tool |Request failed due to a transient API error)"
@@ -34,9 +37,11 @@ class Turn:
         self._tools = tools
         self._before, self._now, self._size = "", list[str](), 0
         self._tools_called: dict[str, Mapping[str, Any]] = {}
-        self._cost_before: float | None = None
+        self._tokens = program.Tally()
+        self.cost_before: float | None = None
+        """Price of the conversation before this turn in US dollars, if the agent told it when it was opened."""
         self.cost_so_far: float | None = None
-        """Price of the whole conversation in US dollars; None where the agent tells none."""
+        """Price of the whole conversation; None where the agent tells none."""
         self.called = 0
         """How often it has called a tool."""
         self.alarm: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -44,22 +49,23 @@ class Turn:
         self.too_long = False
         """Whether it has said more than can be held."""
 
-    def begin(self, cost_before: float | None) -> None:
+    def begin(self) -> None:
         """
         Forget what was heard before the prompt: an agent that loads a conversation tells all of it again.
-
-        Args:
-            cost_before: Price of the conversation before this turn; None: unknown, unless the agent has just told it.
         """
         self._before, self._now, self._size, self._tools_called = "", [], 0, {}
         self.called, self.too_long = 0, False
-        self._cost_before = cost_before if self.cost_so_far is None else self.cost_so_far
-        self.cost_so_far = None
+        self._tokens = program.Tally()
+        self.cost_before, self.cost_so_far = self.cost_so_far, None
 
     def take(self, _: str, update: Mapping[str, Any]) -> None:
         """
         Take in an update of the session.
         """
+        match update:
+            # Qwen Code tells the tokens of each of its requests beside an empty piece of text.
+            case {"_meta": {"usage": {"inputTokens": int(read), "outputTokens": int(written)}}}:
+                self._tokens.add(read, written)
         match update:
             case {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": str(text)}} if (
                 _NOTICE.match(text) is None
@@ -84,23 +90,18 @@ class Turn:
         """
         return "".join(self._now).strip() or self._before
 
-    def usage(self, response: schema.PromptResponse | None) -> records.Usage | None:
+    def usage(self, response: schema.PromptResponse | None, known_as: str = "") -> records.Usage | None:
         """
-        Return what the turn cost, as far as it was told.
-        """
-        tokens = (0, 0)
-        if response is not None and response.usage is not None:
-            tokens = _tokens(response.usage)
-        elif response is not None:
-            tokens = _quota(response.field_meta)
-        if tokens == (0, 0) and self.cost_so_far is None:
-            return None
-        return records.Usage(input_tokens=tokens[0], output_tokens=tokens[1], cost_usd=self._cost())
+        Return the tokens of the turn, as far as they were told.
 
-    def _cost(self) -> float | None:
-        if self.cost_so_far is None or self._cost_before is None:
-            return None
-        return max(self.cost_so_far - self._cost_before, 0.0)
+        Args:
+            known_as: The agent's own name for itself, in small letters.
+        """
+        told = self._tokens.usage()
+        if response is None or (self.called and _LAST_REQUEST_ONLY in known_as):
+            return told
+        tokens = _quota(response.field_meta) if response.usage is None else _tokens(response.usage)
+        return told if tokens is None else records.Usage(input_tokens=tokens[0], output_tokens=tokens[1])
 
     def _judge(self, name: str, update: Mapping[str, Any]) -> None:
         if self._tools:
@@ -146,8 +147,8 @@ def _tokens(told: schema.Usage) -> tuple[int, int]:
     return max(told.total_tokens - written, told.input_tokens), written
 
 
-def _quota(meta: Mapping[str, Any] | None) -> tuple[int, int]:
+def _quota(meta: Mapping[str, Any] | None) -> tuple[int, int] | None:
     match meta:
         case {"quota": {"token_count": {"input_tokens": int(read), "output_tokens": int(written)}}}:
             return max(read, 0), max(written, 0)
-    return 0, 0
+    return None

@@ -50,7 +50,9 @@ def reply(name: str, turn: acp_turns.Turn, response: schema.PromptResponse, know
     text = _MODE_NOTICE.sub("", turn.text())
     error = _unfinished(name, turn, response) or _disguised(name, turn, text, known_as)
     finish = records.LENGTH if response.stop_reason == "max_tokens" else None
-    return ports.AgentReply(text="" if error else text, usage=turn.usage(response), finish=finish, error=error)
+    return ports.AgentReply(
+        text="" if error else text, usage=turn.usage(response, known_as), finish=finish, error=error
+    )
 
 
 def unknown_session(name: str, session_id: str, why: str) -> errors.AgentFailed:

@@ -123,7 +123,7 @@ class Program:
         verb, _, rest = text.rpartition("\n")[2].partition(" ")
         stop_reason: Any = await getattr(self, f"_{verb}")(session_id, rest) or "end_turn"
         usage = schema.Usage(total_tokens=20, input_tokens=11, output_tokens=4, cached_read_tokens=5)
-        return schema.PromptResponse(stop_reason=stop_reason, usage=usage)
+        return schema.PromptResponse(stop_reason=stop_reason, usage=None if verb == "spend" else usage)
 
     # -- what it can be told to do
 
@@ -225,6 +225,21 @@ class Program:
         update = schema.UsageUpdate(session_update="usage_update", used=1, size=2, cost=cost)
         await self._client.session_update(session_id, update)
         await self._say(session_id, "Paid.")
+
+    async def _owe(self, session_id: str, amount: str) -> None:
+        await self._cost(session_id, amount)
+        await self._refuse(session_id, "400")
+
+    async def _spend(self, session_id: str, told: str) -> None:
+        *requests, last = told.split(", ")
+        for request in requests:
+            read, _, written = request.partition(" ")
+            meta = {"usage": {"inputTokens": int(read), "outputTokens": int(written)}}
+            piece = acp.update_agent_message_text("").model_copy(update={"field_meta": meta})
+            await self._client.session_update(session_id, piece)
+        if last == "fail":
+            await self._refuse(session_id, "400")
+        await self._say(session_id, last)
 
     # -- what it keeps
 

@@ -8,8 +8,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from app.agents import counting
 from app.agents.programs import catalogue, verdicts
-from app.engine import ports
+from app.engine import agent_sessions, ports
 
 FOLDER = Path(__file__).parent / "replies"
 
@@ -47,7 +48,14 @@ def verdict(name: str, given: dict[str, Any]) -> ports.AgentReply:
     """
     Return what is made of it.
     """
-    return verdicts.verdict(catalogue.PROGRAMS[name.partition("/")[0]], left(given))
+    return reply(verdicts.verdict(catalogue.PROGRAMS[name.partition("/")[0]], left(given)))
+
+
+def reply(found: verdicts.Verdict) -> ports.AgentReply:
+    """
+    Return the reply of a conversation's first turn.
+    """
+    return counting.counted(found.reply, found.sums, agent_sessions.NOTHING_SPENT)
 
 
 def told(reply: ports.AgentReply) -> dict[str, Any]:

@@ -187,13 +187,29 @@ class TestTurns:
         assert (reply.text, reply.error) == ("", None)
 
     async def test_a_price_is_told_for_the_turn_alone(self, make: Make, say: Any) -> None:
-        """An agent tells the price of the whole conversation; where its beginning is unknown, nothing is made up."""
+        """An agent tells the price of the whole conversation; a turn that fails and a restart of ours count, too."""
         backend = make()
         first = await backend.prompt(say("cost 0.25", agent_session_id=OURS))
-        second = await backend.prompt(say("cost 0.75", agent_session_id=OURS, session_created=True))
-        later = await make().prompt(say("cost 1", agent_session_id=OURS, session_created=True))
+        second = await backend.prompt(say("owe 0.75", agent_session_id=OURS, session_created=True, key="next"))
+        later = await make().prompt(say("cost 1", agent_session_id=OURS, session_created=True, key="later"))
 
-        assert [reply.usage and reply.usage.cost_usd for reply in (first, second, later)] == [0.25, 0.5, None]
+        assert second.error is not None
+        assert [reply.usage and reply.usage.cost_usd for reply in (first, second, later)] == [0.25, 0.5, 0.25]
+
+    async def test_a_price_is_unknown_where_its_beginning_is(self, make: Make, say: Any) -> None:
+        """Of a conversation that was begun elsewhere the first price is null, and the next one is that of its turn."""
+        begun = await make().prompt(say("cost 0.25", agent_session_id="another"))
+        named = {"agent_session_id": begun.agent_session_id, "session_created": True}
+        first = await make().prompt(say("cost 0.75", **named))
+        second = await make().prompt(say("cost 1", **named, key="later"))
+
+        assert [reply.usage and reply.usage.cost_usd for reply in (first, second)] == [None, 0.25]
+
+    async def test_the_tokens_of_single_requests_are_added_up(self, make: Make, say: Any) -> None:
+        """An agent that tells the tokens of each request beside its words tells those of the turn, if it fails too."""
+        told = [await make().prompt(say(words)) for words in ("spend 5 2, 7 3, Done.", "spend 5 2, fail")]
+
+        assert [(one.usage.input_tokens, one.usage.output_tokens) for one in told if one.usage] == [(12, 5), (5, 2)]
 
 
 class TestConversations:

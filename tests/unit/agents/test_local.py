@@ -65,7 +65,7 @@ async def test_the_reply_tells_its_price(backend: local.LocalBackend) -> None:
 
     assert reply.usage is not None
     assert reply.usage.output_tokens == 7
-    assert reply.usage.input_tokens > 5
+    assert (reply.usage.input_tokens or 0) > 5
 
 
 async def test_the_same_prompt_gets_the_same_reply(backend: local.LocalBackend) -> None:

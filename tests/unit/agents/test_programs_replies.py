@@ -56,7 +56,7 @@ def test_success_needs_every_sign(program: str) -> None:
 @pytest.mark.parametrize("program", catalogue.PROGRAMS)
 def test_silence_is_no_success(program: str) -> None:
     """A program that ends with code 0 and has printed nothing has failed."""
-    error = verdicts.verdict(catalogue.PROGRAMS[program], Left()).error
+    error = verdicts.verdict(catalogue.PROGRAMS[program], Left()).reply.error
 
     assert error is not None
     assert error.code == "reply_unreadable"
@@ -66,7 +66,7 @@ def test_silence_is_no_success(program: str) -> None:
 def test_a_reply_out_of_another_conversation_is_none(program: str) -> None:
     """A program that was to go on with one conversation and has begun another one has forgotten everything."""
     golden = program_replies.golden(f"{program}/success")
-    reply = verdicts.verdict(catalogue.PROGRAMS[program], program_replies.left(golden), "another")
+    reply = verdicts.verdict(catalogue.PROGRAMS[program], program_replies.left(golden), "another").reply
 
     assert reply.error is not None
     assert reply.error.code == "unknown_agent_session"
@@ -96,7 +96,7 @@ def test_no_words_bring_it_down(program: str, data: st.DataObject) -> None:
     lines = [json.dumps(line).encode() + b"\n" for line in told] + [data.draw(st.binary(max_size=20))]
     reply = verdicts.verdict(
         catalogue.PROGRAMS[program], Left(stdout=iter(lines), stderr=data.draw(st.binary(max_size=30)))
-    )
+    ).reply
 
     assert isinstance(reply.text, str)
     assert reply.error is None or reply.error.code
@@ -113,7 +113,7 @@ class TestTemplates:
         """
         config = BackendConfig(name="aider", type="template", command=("aider",), **given)
         lines = iter(printed.splitlines(keepends=True))
-        reply = verdicts.verdict(template.program(config), Left(stdout=lines))
+        reply = verdicts.verdict(template.program(config), Left(stdout=lines)).reply
         return reply.text, reply.error.code if reply.error else None
 
     def test_what_is_printed_is_the_reply(self) -> None:
@@ -177,4 +177,4 @@ class TestWording:
         text = "é\n" * 500_000
         lines = iter([json.dumps(SUCCESS | {"result": text}).encode()])
 
-        assert verdicts.verdict(catalogue.PROGRAMS["claude-code"], Left(stdout=lines)).text == text
+        assert verdicts.verdict(catalogue.PROGRAMS["claude-code"], Left(stdout=lines)).reply.text == text

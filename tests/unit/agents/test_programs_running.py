@@ -5,55 +5,25 @@ Programs as processes: stub programs through the real supervisor, what they are 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app import clock, errors
-from app.agents import backends
-from app.agents.configuration import BackendConfig
+from app import errors
 from app.agents.programs import catalogue
 from app.engine import agent_sessions, ports
-from app.processes import supervisor
 from app.storage.agent_sessions import MemoryAgentSessions
-from tests.unit.agents import around
+from tests.unit.agents.conftest import Speaking
 from tests.unit.agents.prompts import prompt
 from tests.unit.agents.stub_programs import Stub, claude_says, codex_says
 
 OURS = "550e8400-e29b-41d4-a716-446655440000"
 THREAD = "01a1ffcd-0000-7000-8000-000000000000"
 OTHER = "01a1ffcd-0000-7000-8000-000000000001"
-
-Speaking = Callable[..., ports.AgentBackend]
-
-
-@pytest.fixture
-def sessions() -> MemoryAgentSessions:
-    return MemoryAgentSessions()
-
-
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
-    (tmp_path / "novel").mkdir()
-    return tmp_path / "novel"
-
-
-@pytest.fixture
-async def speaking(tmp_path: Path, sessions: MemoryAgentSessions) -> AsyncIterator[Speaking]:
-    started: list[supervisor.Supervisor] = []
-
-    def make(type_name: str, *, environ: Mapping[str, str] | None = None, **given: Any) -> ports.AgentBackend:
-        environ = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "IS_SANDBOX": "1", **(environ or {})}
-        started.append(supervisor.Supervisor(tmp_path / "processes", clock.RandomIds(), environ))
-        place = around.surroundings(running=started[-1], sessions=sessions, environ=environ, home=tmp_path)
-        return backends.Backends({"one": BackendConfig(name="one", type=type_name, **given)}, place).get("one")
-
-    yield make
-    for each in started:
-        await each.close()
 
 
 @pytest.fixture
@@ -271,7 +241,7 @@ class TestConversations:
         await backend.prompt(asked(work, agent_session_id=OURS, attempt=2))
 
         assert before == session(work, created=False)
-        assert await sessions.find(OURS) == session(work, created=True)
+        assert await known(sessions) == session(work, created=True)
         assert [flag(call, "--session-id", "--resume") for call in claude.calls()] == [
             ("--session-id", OURS),
             ("--resume", OURS),
@@ -288,6 +258,23 @@ class TestConversations:
 
         assert reply.text == "PONG"
         assert [flag(call, "--session-id", "--resume")[0] for call in claude.calls()] == ["--resume", "--session-id"]
+
+    async def test_a_name_that_is_taken_and_unknown_is_left(
+        self, speaking: Speaking, claude: Stub, work: Path, sessions: MemoryAgentSessions
+    ) -> None:
+        """A program that keeps the name of a conversation whose first prompt failed is given another one, for good."""
+        await sessions.keep(session(work, created=False))
+        unknown = {"stdout": [], "stderr": f"No conversation found with session ID: {OURS}", "exit_code": 1}
+        claude.answer(unknown, claude_says("PONG", ""), claude_says("PONG-TWO", ""))
+        backend = speaking("claude-code")
+        first = await backend.prompt(asked(work, agent_session_id=OURS, attempt=2))
+        second = await backend.prompt(asked(work, agent_session_id=OURS, session_created=True, key="next"))
+        names = [flag(call, "--session-id", "--resume") for call in claude.calls()]
+
+        assert (first.text, second.text) == ("PONG", "PONG-TWO")
+        assert [option for option, _ in names] == ["--resume", "--session-id", "--resume"]
+        assert names[0][1] == OURS
+        assert names[1][1] == names[2][1] != OURS
 
     async def test_a_name_that_is_taken_is_gone_on_with(self, speaking: Speaking, claude: Stub, work: Path) -> None:
         """If nothing is kept of an earlier try but the program knows its conversation, that one goes on."""
@@ -328,7 +315,7 @@ class TestConversations:
         assert second[:2] == ["exec", "resume"]
         assert THREAD in second
         assert reply.text == "PONG"
-        assert await sessions.find(OURS) == session(work, created=True, program_session_id=THREAD)
+        assert await known(sessions) == session(work, created=True, program_session_id=THREAD)
 
     async def test_its_own_name_is_kept_of_a_turn_that_fails(
         self, speaking: Speaking, codex: Stub, work: Path, sessions: MemoryAgentSessions
@@ -339,7 +326,7 @@ class TestConversations:
         reply = await speaking("codex").prompt(asked(work, agent_session_id=OURS))
 
         assert code_of(reply) == "unauthorized"
-        assert await sessions.find(OURS) == session(work, created=False, program_session_id=THREAD)
+        assert await known(sessions) == session(work, created=False, program_session_id=THREAD)
 
     async def test_a_first_prompt_without_a_name_is_sent_anew(
         self, speaking: Speaking, codex: Stub, work: Path, sessions: MemoryAgentSessions
@@ -350,7 +337,7 @@ class TestConversations:
         await speaking("codex").prompt(asked(work, agent_session_id=OURS, attempt=2))
 
         assert "resume" not in codex.calls()[0]["argv"]
-        assert await sessions.find(OURS) == session(work, created=True, program_session_id=THREAD)
+        assert await known(sessions) == session(work, created=True, program_session_id=THREAD)
 
     async def test_another_conversation_is_no_answer(
         self, speaking: Speaking, codex: Stub, work: Path, sessions: MemoryAgentSessions
@@ -361,7 +348,7 @@ class TestConversations:
         reply = await speaking("codex").prompt(asked(work, agent_session_id=OURS, session_created=True))
 
         assert code_of(reply) == "unknown_agent_session"
-        assert await sessions.find(OURS) == session(work, created=True, program_session_id=THREAD)
+        assert await known(sessions) == session(work, created=True, program_session_id=THREAD)
 
     async def test_a_named_conversation_goes_on(
         self, speaking: Speaking, codex: Stub, work: Path, sessions: MemoryAgentSessions
@@ -372,10 +359,12 @@ class TestConversations:
         await backend.prompt(asked(work, agent_session_id=THREAD, session_created=True, system="Be brief."))
         argv = codex.calls()[0]["argv"]
         kept = await sessions.find(THREAD)
+        second = await backend.prompt(asked(work, agent_session_id=THREAD, session_created=True))
 
         assert argv[-2:] == [THREAD, "Be brief.\n\n---\n\nSay PONG."]
         assert kept is not None
-        assert (kept.created, kept.program_session_id) == (True, None)
+        assert (kept.created, kept.program_session_id) == (True, THREAD)
+        assert (second.text, THREAD in codex.calls()[1]["argv"]) == ("PONG", True)
 
     async def test_another_instruction_stands_in_the_message(
         self, speaking: Speaking, claude: Stub, work: Path
@@ -516,7 +505,17 @@ def session(work: Path, **given: Any) -> agent_sessions.AgentSession:
     """
     Return what is kept of the conversation.
     """
-    return agent_sessions.AgentSession(agent_session_id=OURS, backend="one", working_dir=str(work), **given)
+    usual: dict[str, Any] = {"agent_session_id": OURS, "backend": "one", "counted": agent_sessions.NOTHING_SPENT}
+    return agent_sessions.AgentSession(working_dir=str(work), **(usual | given))
+
+
+async def known(sessions: MemoryAgentSessions) -> agent_sessions.AgentSession:
+    """
+    Return what is kept of the conversation beside what its turns took.
+    """
+    found = await sessions.find(OURS)
+    assert found is not None
+    return dataclasses.replace(found, told=None)
 
 
 def flag(call: dict[str, Any], *names: str) -> tuple[str, str]:

@@ -1,0 +1,83 @@
+"""
+Counting: what a turn took, where a backend tells the sums of the whole conversation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from app.engine import agent_sessions, ports
+from app.engine.records import Usage
+
+UNTOLD = Usage(input_tokens=None, output_tokens=None)
+"""What is known where nobody told anything."""
+
+_TOKENS = ("input_tokens", "output_tokens")
+_FIELDS = (*_TOKENS, "cost_usd")
+# Prices are sums of floats: what lies below is their noise.
+_DECIMALS = 12
+
+
+def counted(reply: ports.AgentReply, sums: Usage | None, before: Usage | None) -> ports.AgentReply:
+    """
+    Return a reply with what its turn took.
+
+    Args:
+        reply: With what was told of the turn itself.
+        sums: What was told of the whole conversation; None: nothing.
+        before: The same, as far as journals account for it; None: unknown.
+    """
+    if sums is None:
+        return reply
+    told = reply.usage or UNTOLD
+    if before is not None and _counts_anew(told, sums, before):
+        before = agent_sessions.NOTHING_SPENT
+    usage = Usage(**{name: _difference(name, told, sums, before) for name in _FIELDS})
+    return dataclasses.replace(reply, usage=None if usage == UNTOLD else usage)
+
+
+def kept(
+    session: agent_sessions.AgentSession, prompt: ports.AgentPrompt, sums: Usage | None, before: Usage | None
+) -> agent_sessions.AgentSession:
+    """
+    Return a conversation with the sums that were told after a turn.
+    """
+    if sums is None:
+        return session
+    now = {name: _amount(sums, name) for name in _FIELDS}
+    usage = Usage(**{name: _amount(before, name) if told is None else told for name, told in now.items()})
+    told = agent_sessions.Told(usage=usage, run_id=prompt.run_id, key=prompt.key, attempt=prompt.line_attempt)
+    return dataclasses.replace(session, counted=before, told=told)
+
+
+def before(session: agent_sessions.AgentSession | None, prompt: ports.AgentPrompt) -> Usage | None:
+    """
+    Return the sums that journals account for before a prompt; None: unknown.
+    """
+    return None if session is None else session.spent(prompt.run_id, prompt.key, prompt.recorded)
+
+
+def _counts_anew(told: Usage, sums: Usage, before: Usage) -> bool:
+    """
+    Tell whether the sums are those of this process alone, as some versions of programs count.
+    """
+    for name in _FIELDS:
+        now, then = _amount(sums, name), _amount(before, name)
+        if now is None or then is None:
+            continue
+        least = _amount(told, name) or 0 if name in _TOKENS else 0
+        if now - then < least:
+            return True
+    return False
+
+
+def _difference(name: str, told: Usage, sums: Usage, before: Usage | None) -> Any:
+    now, then = _amount(sums, name), _amount(before, name)
+    if now is None or then is None:
+        return _amount(told, name)
+    return round(now - then, _DECIMALS)
+
+
+def _amount(usage: Usage | None, name: str) -> Any:
+    return getattr(usage, name, None)
