@@ -13,9 +13,21 @@ from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from app import errors, settings
-from app.agents import degeneration
+from app.agents import degeneration, reply_forms
 from app.agents.backends import Backends
-from app.engine import abstentions, conversations, interruptions, operations, plain, ports, records, runs, states
+from app.agents.programs import conversations as conversations_of_programs
+from app.engine import (
+    abstentions,
+    agent_sessions,
+    conversations,
+    interruptions,
+    operations,
+    plain,
+    ports,
+    records,
+    runs,
+    states,
+)
 from app.processes import commands
 
 MAX_PROMPT_BYTES = 16 * 1024 * 1024
@@ -58,7 +70,7 @@ class AgentPerformer:
         async def once(times: int) -> records.Result:
             # A prompt that was cut off may have arrived, as one of an earlier attempt may have.
             sent = dataclasses.replace(prompt, attempt=prompt.attempt + times)
-            reply = await self._asked(operation.backend, sent)
+            reply = await self._asked(operation.backend, sent, call)
             await call.write_log(_log_name(call, "reply"), reply.text)
             return await _result(reply, operation, text, call.place.instructions)
 
@@ -81,17 +93,19 @@ class AgentPerformer:
             run_id=call.run.run_id,
             key=call.key,
             attempt=call.attempt,
+            line_attempt=call.attempt,
+            recorded=call.recorded,
             env={settings.RUN_ID: call.run.run_id, settings.DEPTH: str(call.run.depth)},
             insist=call.insist,
         )
 
-    async def _asked(self, backend: str, prompt: ports.AgentPrompt) -> ports.AgentReply:
+    async def _asked(self, backend: str, prompt: ports.AgentPrompt, call: ports.Call) -> ports.AgentReply:
         try:
             async with AsyncExitStack() as held:
                 await prompt.insist(lambda: held.enter_async_context(self._claimed(prompt)))
                 async with asyncio.timeout(prompt.timeout_seconds) as limit, self._turn(prompt):
                     patient = dataclasses.replace(prompt, insist=_outside(limit, prompt.insist))
-                    return await self._backends.get(backend).prompt(patient)
+                    return await self._in_conversation(backend, patient, call)
         except TimeoutError as error:
             raise errors.AgentFailed(
                 f"The agent did not answer within {prompt.timeout_seconds:g} seconds.",
@@ -100,6 +114,37 @@ class AgentPerformer:
             ) from error
         except errors.Conflict as error:
             raise errors.AgentFailed(error.message, code=error.code, detail=error.detail) from error
+        except errors.AgentFailed as error:
+            raise errors.AgentFailed(
+                error.message + _way_out(error.code, prompt), code=error.code, detail=error.detail
+            ) from error
+
+    async def _in_conversation(self, backend: str, prompt: ports.AgentPrompt, call: ports.Call) -> ports.AgentReply:
+        """
+        Send a prompt; one in a conversation that a person had begun again brings what the journal holds of that.
+        """
+        session_id = prompt.agent_session_id
+        orders = 0 if session_id is None else call.run.begun_again.get(session_id, 0)
+        if session_id is not None and orders:
+            fresh = agent_sessions.AgentSession(
+                agent_session_id=session_id,
+                backend=backend,
+                working_dir=str(prompt.working_dir),
+                system_sha256=conversations_of_programs.system_sha256(prompt),
+            )
+            order = f"{call.run.run_id} {orders}"
+            kept = await prompt.insist(lambda: self._conversations.begin_again(fresh, order))
+            if not kept.created:
+                past = [(await _text(call, said.prompt), await _reply(call, said)) for said in call.exchanges]
+                text = _fitting(reply_forms.after(past, prompt.text))
+                prompt = dataclasses.replace(prompt, text=text, session_created=False)
+        reply = await self._backends.get(backend).prompt(prompt)
+        if session_id is not None and orders and reply.error is None:
+            await prompt.insist(lambda: self._conversations.has_begun(session_id))
+        if reply.error is not None and (way_out := _way_out(reply.error.code, prompt)):
+            error = dataclasses.replace(reply.error, message=reply.error.message + way_out)
+            reply = dataclasses.replace(reply, error=error)
+        return reply
 
     def _claimed(self, prompt: ports.AgentPrompt) -> AbstractAsyncContextManager[None]:
         if prompt.agent_session_id is None:
@@ -132,14 +177,39 @@ def _now() -> float:
 
 async def _text(call: ports.Call, parts: tuple[plain.Json, ...]) -> str:
     sizes = [len(part.encode()) if isinstance(part, str) else _blob(part).size_bytes for part in parts]
-    if sum(sizes) > MAX_PROMPT_BYTES:
-        raise errors.AgentFailed(
-            f"The prompt has {sum(sizes)} bytes, more than the {MAX_PROMPT_BYTES} that an agent is sent.",
-            code="prompt_too_large",
-            detail={"size_bytes": sum(sizes), "limit_bytes": MAX_PROMPT_BYTES},
-        )
+    _refuse_too_large(sum(sizes))
     texts = [part if isinstance(part, str) else await _content(call, _blob(part)) for part in parts]
     return "".join(texts)
+
+
+async def _reply(call: ports.Call, said: ports.Exchange) -> str:
+    return str(said.reply or "") if said.blob is None else await _content(call, said.blob)
+
+
+def _fitting(text: str) -> str:
+    _refuse_too_large(len(text.encode()))
+    return text
+
+
+def _refuse_too_large(size_bytes: int) -> None:
+    if size_bytes > MAX_PROMPT_BYTES:
+        raise errors.AgentFailed(
+            f"The prompt has {size_bytes} bytes, more than the {MAX_PROMPT_BYTES} that an agent is sent.",
+            code="prompt_too_large",
+            detail={"size_bytes": size_bytes, "limit_bytes": MAX_PROMPT_BYTES},
+        )
+
+
+def _way_out(code: str, prompt: ports.AgentPrompt) -> str:
+    """
+    Return the sentence that says how a run goes on whose conversation is lost.
+    """
+    if code not in ("unknown_agent_session", "agent_session_damaged") or prompt.agent_session_id is None:
+        return ""
+    return (
+        f" To begin the conversation again from the journal, resume the run with `conversation: new`"
+        f" (`control-room runs resume {prompt.run_id} --conversation new`)."
+    )
 
 
 async def _content(call: ports.Call, blob: records.BlobRef) -> str:

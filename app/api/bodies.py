@@ -117,13 +117,20 @@ class ResumeBody(BaseModel):
     args: dict[str, Any] | None = Field(None, description="Arguments put over those that the run has.")
     options: dict[str, Any] | None = Field(None, description="Options put over those that the run has.")
     recipe: Literal["current"] | None = Field(None, description="`current` freezes the recipe anew, as it stands now.")
+    conversation: Literal["new"] | None = Field(
+        None, description="`new` begins the agent's conversation again, with the prompts and replies of the journal."
+    )
 
     def request(self) -> requests.ResumeRequest:
         """
         Return the request that the body makes.
         """
         return requests.ResumeRequest(
-            from_key=self.from_key, args=self.args, options=self.options, current_recipe=self.recipe == "current"
+            from_key=self.from_key,
+            args=self.args,
+            options=self.options,
+            current_recipe=self.recipe == "current",
+            new_conversation=self.conversation == "new",
         )
 
 

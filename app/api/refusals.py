@@ -134,6 +134,13 @@ EXAMPLES: Mapping[str, problems.Problem] = {
         ),
         problems.Problem(
             status=400,
+            code="no_conversation",
+            title="The request is not valid.",
+            detail="run 20260210T143000Z-k3x9p2 speaks in no conversation that could be begun again; leave"
+            " `conversation` out",
+        ),
+        problems.Problem(
+            status=400,
             code="unknown_decision",
             title="The request is not valid.",
             detail="'yes' is none of the gate's options: approve, deny",

@@ -153,6 +153,7 @@ async def unpause_run(desk: At, run_id: RunId, _body: _NoBody = None) -> Respons
         "gate_denied",
         "recipe_differs",
         "resume_unchangeable",
+        "no_conversation",
         "args_invalid",
         "unknown_recipe",
         "recipe_invalid",

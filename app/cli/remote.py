@@ -169,6 +169,7 @@ class ServiceClient:
         body = {"from": request.from_key, "args": request.args, "options": request.options}
         given = {name: value for name, value in body.items() if value is not None}
         given |= {"recipe": "current"} if request.current_recipe else {}
+        given |= {"conversation": "new"} if request.new_conversation else {}
         return self._object(await self._send("POST", _run(run_id, "resume"), json=given))
 
     async def gates(self, query: inbox.GateQuery) -> list[client.Answer]:

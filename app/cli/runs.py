@@ -118,15 +118,21 @@ def unpause(place: options.Place, as_json: bool, run_id: str) -> int:
     "--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="An argument in place of an old one."
 )
 @click.option("--current-recipe", is_flag=True, help="Go on with the recipe as it stands now.")
+@click.option(
+    "--conversation", type=click.Choice(["new"]), help="Begin the agent's conversation again, from the journal."
+)
 @options.as_json
 @options.anywhere
-def resume(place: options.Place, as_json: bool, run_id: str, given: tuple[str, ...], **how: Any) -> int:
+def resume(
+    place: options.Place, as_json: bool, run_id: str, given: tuple[str, ...], conversation: str | None, **how: Any
+) -> int:
     """
     Send a failed, cancelled or interrupted run on; without --server, in this process and to its end.
     """
     from app.control import requests
 
-    request = requests.ResumeRequest(args=arguments.collect(given, None) or None, **how)
+    args = arguments.collect(given, None) or None
+    request = requests.ResumeRequest(args=args, new_conversation=conversation == "new", **how)
 
     async def work(connected: client.Client) -> int:
         return await _go_on(connected, await connected.resume(run_id, request), as_json)

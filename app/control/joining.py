@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from app import errors
 from app.control.requests import StartRequest
 from app.dialects.agent_recipes import driver, parse
-from app.engine import conversations, pool_port, runs, states, stores, views
+from app.engine import conversations, plain, pool_port, runs, states, stores, views
 
 
 class Joining:
@@ -55,8 +55,7 @@ class Joining:
             errors.Conflict: as `RunEngine.resume`, or `session_locked`: the `holder` speaks in its conversation.
             errors.StorageFault: the disk is full or failing.
         """
-        told = (view.board.progress.machine or {}).get("sessionId")
-        session_id = told if isinstance(told, str) else conversations.continued(view.start)
+        session_id = _present(view)
         if session_id is None:
             return await self._engine.resume(run_id, how)
         async with self._claimed(session_id, run_id):
@@ -81,6 +80,28 @@ class Joining:
                 yield
         except errors.AgentFailed as error:
             raise errors.Conflict(error.message, code=error.code, detail=error.detail) from error
+
+
+def begun_again(view: views.RunView) -> dict[str, plain.Json]:
+    """
+    Return the conversations of a run that a person has had begun again, with the one that it speaks in.
+
+    Raises:
+        errors.RequestInvalid: `no_conversation`.
+    """
+    session_id, before = _present(view), view.start.begun_again
+    if session_id is None:
+        message = (
+            f"run {view.start.run_id} speaks in no conversation that could be begun again; leave `conversation` out"
+        )
+        flaw = errors.Flaw(path="$.conversation", code="no_conversation", message=message)
+        raise errors.RequestInvalid(message, code="no_conversation", flaws=[flaw])
+    return {**before, session_id: before.get(session_id, 0) + 1}
+
+
+def _present(view: views.RunView) -> str | None:
+    told = (view.board.progress.machine or {}).get("sessionId")
+    return told if isinstance(told, str) else conversations.continued(view.start)
 
 
 def conversation(start: runs.RunStart) -> str | None:

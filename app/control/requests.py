@@ -105,6 +105,8 @@ class ResumeRequest:
     """Options put over those that the run has."""
     current_recipe: bool = False
     """Whether the recipe is frozen anew, as it stands now."""
+    new_conversation: bool = False
+    """Whether the conversation that the run speaks in is begun again, from what the journal holds of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from typing import TypeVar
 
 from app import clock, errors
-from app.control import faults, feeds, patience, reading
+from app.control import faults, feeds, joining, patience, reading
 from app.control.beginnings import Beginnings
 from app.control.editions import Edition
 from app.control.following import Follower
@@ -285,7 +285,7 @@ class Runs:
 
         Raises:
             errors.NotFound, errors.WrongState, errors.NoRoom: as `cancel`, or it is neither of these.
-            errors.RequestInvalid: the step, the arguments or the recipe do not fit.
+            errors.RequestInvalid: the step, the arguments or the recipe do not fit; `no_conversation`.
             errors.Conflict: `session_locked`, the `holder` speaks in the run's conversation.
         """
         view = await self._reader.view(run_id)
@@ -296,6 +296,8 @@ class Runs:
                 detail={"run_id": run_id, "status": view.status.value},
             )
         overrides = await self._starter.renewed(view.start, request)
+        if request.new_conversation:
+            overrides = {**overrides, "begun_again": joining.begun_again(view)}
         how = pool_port.Resume(from_key=request.from_key, overrides=overrides)
         with faults.told():
             status = await self._joining.resume(run_id, view, how)

@@ -119,8 +119,10 @@ class Conductor:
     Step a driver and the branches it forks.
     """
 
-    def __init__(self, drive: Callable[[], Running]) -> None:
-        self._drive = drive
+    def __init__(
+        self, drive: Callable[[], Running], delivered: Callable[[Ask, Record], None] = lambda ask, record: None
+    ) -> None:
+        self._drive, self._delivered = drive, delivered
         self._main: _Branch | None = None
         self._ready: list[tuple[_Branch, Any, BaseException | None]] = []
         self._used: set[str] = set()
@@ -150,6 +152,7 @@ class Conductor:
         """
         ask = self.asks.pop(record.key)
         assert ask.asker is not None
+        self._delivered(ask, record)
         self._ready.append((ask.asker, record, None))
         self._step_all()
 

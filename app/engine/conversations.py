@@ -4,6 +4,7 @@ Conversations: one speaks at a time in an agent session, and while a run has it,
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -50,6 +51,40 @@ class Conversations:
             if await self._claimant(agent_session_id, run_id) != run_id:
                 await self._sessions.claim(agent_session_id, run_id)
             yield
+
+    async def begin_again(self, fresh: agent_sessions.AgentSession, order: str) -> agent_sessions.AgentSession:
+        """
+        Carry out a person's order to begin a conversation again, and return it; nothing if that was done before.
+
+        Args:
+            fresh: The conversation as if it had never been.
+            order: Name of the order.
+
+        Raises:
+            errors.StorageFault: it could not be made durable.
+        """
+        try:
+            kept = await self._sessions.find(fresh.agent_session_id)
+        except errors.AgentFailed:
+            # What is damaged is what the person wants to get away from.
+            kept = None
+        if kept is not None and order in kept.orders:
+            return kept
+        before = kept or fresh
+        begun = dataclasses.replace(fresh.anew(), names=before.names + 1, orders=(*before.orders, order))
+        await self._sessions.renew(begun)
+        return begun
+
+    async def has_begun(self, agent_session_id: str) -> None:
+        """
+        Note that a conversation has had a reply.
+
+        Raises:
+            errors.StorageFault: it could not be made durable.
+        """
+        kept = await self._sessions.find(agent_session_id)
+        if kept is not None and not kept.created:
+            await self._sessions.keep(dataclasses.replace(kept, created=True))
 
     async def holder(self, agent_session_id: str) -> str | None:
         """

@@ -16,6 +16,7 @@ from app.engine.context import DriverContext
 from app.engine.decisions import DecisionKind
 from app.engine.durability import Durability
 from app.engine.events import EventType
+from app.engine.exchanges import Exchanges
 from app.engine.operations import Gate
 from app.engine.portrait import Portrait
 from app.engine.records import Record
@@ -53,7 +54,8 @@ class Runner:
             equipment = equipment.hiding(dialect.secrets(start.recipe))
         self._run_id, self._run_log, self._slots, self._reach = start.run_id, log, slots, equipment.probes.reach
         self._context = DriverContext(start, settlement.noter(log), equipment.masker)
-        self._conductor = Conductor(lambda: dialect.drive(self._context))
+        self._exchanges = Exchanges(start.begun_again)
+        self._conductor = Conductor(lambda: dialect.drive(self._context), self._exchanges.note)
         self._portrait = Portrait(log, self._context, equipment.clock, changed)
         self._durability = Durability(log, equipment.clock, self._storage_changed)
         self._portrait.durability = self._durability
@@ -256,7 +258,7 @@ class Runner:
     def _open(self, ask: Ask) -> None:
         dead = self._run_log.loaded.decisions.dead
         history = [record for record in self._retried.get(ask.key, ()) if record.position not in dead]
-        work = self._works[ask.key] = Work(ask=ask, history=history)
+        work = self._works[ask.key] = Work(ask=ask, history=history, exchanges=self._exchanges.before(ask))
         work.task = asyncio.create_task(self._stepper.carry_out(work), name=f"{self._run_id}:{ask.key}")
         work.task.add_done_callback(self._stepper.home.note_over)
 

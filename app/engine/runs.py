@@ -76,6 +76,8 @@ class RunStart:
     """Who continues it: the service, or the command line's process that began it."""
     data_directory_id: str | None = None
     """Data directory it was begun in."""
+    begun_again: Mapping[str, int] = field(default_factory=dict)
+    """Conversations that a person had begun again from the journal, by their ids, with how often that was ordered."""
     adopted: bool = False
     """Whether start.json was made afterwards, from a folder written by hand."""
     resumed: bool = False

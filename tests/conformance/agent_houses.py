@@ -344,8 +344,11 @@ PLANS: Mapping[str, Plan] = {
             tells_cost=True,
             sums=True,
             input_tokens=replies.INPUT_TOKENS + replies.CACHED_TOKENS,
+<<<<<<< HEAD
             cut_off=("reply_cut_off",),
             limits=True,
+=======
+>>>>>>> 60503e5 (Begin a lost conversation again from the journal, by a person's order)
         ),
         build=_program("claude", "claude-code"),
     ),

@@ -369,7 +369,7 @@ async def test_what_a_failed_turn_took_is_counted_once(house: House) -> None:
     spent = [turn.usage for turn in turns if turn.usage is not None]
 
     assert [turn.code is None for turn in turns] == [True, False, True]
-    assert sum(usage.input_tokens for usage in spent) == 3 * house.abilities.input_tokens
+    assert sum(usage.input_tokens for usage in spent) == 3 * (house.abilities.input_tokens or 0)
     assert sum(usage.output_tokens for usage in spent) == 3 * OUTPUT_TOKENS
 
 

@@ -57,6 +57,9 @@ def opening(
         )
     known = kept.program_session_id or _named(program, ours, kept.names)
     certain = prompt.session_created or kept.created
+    if not certain and kept.names and kept.program_session_id is None:
+        # It was just lost, and is begun under another name.
+        return Opening(session_id=known)
     if not certain and not program.goes_on:
         return Opening(session_id=known)
     if known is None and certain:
