@@ -210,6 +210,8 @@ def _qwen_files(_: str) -> Mapping[str, str]:
         "telemetry": {"enabled": False},
         "security": {"auth": {"selectedType": "openai"}},
         "memory": {"enableManagedAutoMemory": False, "enableManagedAutoDream": False},
+        # Over ACP it asks the model what a person might say next, and tells nobody what that took.
+        "ui": {"enableFollowupSuggestions": False},
     }
     return {".qwen/settings.json": json.dumps(chosen)}
 

@@ -59,6 +59,10 @@ class Abilities:
     """Tokens that it tells of one request; None: it tells none."""
     adds_up: bool = True
     """Whether it tells them of a turn with several requests."""
+    forgets_when_killed: bool = False
+    """Whether a conversation is lost when the program is killed in it."""
+    breaks_loops: bool = False
+    """Whether it breaks off a turn in which the model calls the same tool again and again."""
     sums: bool = False
     """Whether it tells the sums of a conversation, so that what a failed turn took is known at the latest later."""
     tells_cost: bool = False
@@ -359,7 +363,7 @@ PLANS: Mapping[str, Plan] = {
     ),
     "gemini": Plan(
         program="gemini",
-        abilities=Abilities(chosen=("gemini-2.5-pro", "gemini-2.5-pro")),
+        abilities=Abilities(chosen=("gemini-2.5-pro", "gemini-2.5-pro"), breaks_loops=True),
         build=_program("gemini", "gemini"),
     ),
     "opencode": Plan(
@@ -376,7 +380,11 @@ PLANS: Mapping[str, Plan] = {
     ),
     "qwen": Plan(
         program="qwen",
+<<<<<<< HEAD
         abilities=Abilities(chosen=("other-model", "other-model"), sums=True, limits=True),
+=======
+        abilities=Abilities(chosen=("other-model", "other-model"), sums=True, breaks_loops=True),
+>>>>>>> d8bf297 (Take a turn that a program broke off itself for a failure)
         build=_program("qwen", "qwen"),
     ),
     "acp opencode": Plan(
@@ -395,6 +403,11 @@ PLANS: Mapping[str, Plan] = {
         program="qwen",
         abilities=Abilities(refuses_model="unknown_model", sums=True),
         build=_program("qwen", "acp", leading=("--acp", "--auth-type", "openai", "-m", "fake-model")),
+    ),
+    "acp gemini": Plan(
+        program="gemini",
+        abilities=Abilities(refuses_model="unknown_model", forgets_when_killed=True),
+        build=_program("gemini", "acp", leading=("--acp", "--skip-trust")),
     ),
     "acp copilot": Plan(
         program="copilot",

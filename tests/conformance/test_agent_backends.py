@@ -203,6 +203,73 @@ async def test_a_first_prompt_that_was_answered_unrecorded_is_sent_again(house: 
     assert outcome.text.strip() in ("NOTED-TWO", "NOTED-ONE")
 
 
+@pytest.mark.parametrize("failing", [1, 2])
+@needs(lambda able: able.remembers and able.is_told)
+async def test_a_prompt_that_failed_is_sent_again(house: House, failing: int) -> None:
+    """After a failure in its first prompt, or in its second, a conversation goes on with all that was said before."""
+    session = new_session()
+    for number, word in enumerate(("QUINCE", "MEDLAR", "SORREL"), start=1):
+        key, attempt = f"step-{number}", 1
+        if number == failing:
+            house.say(Fault(status=400, message="that cannot be"))
+            failed = await ask(house, f"My word is {word}.", **session, key=key)
+            await house.restart()
+            attempt = 2
+        house.say(Reply(text=f"NOTED-{word}"))
+        again = {"attempt": attempt, "line_attempt": attempt, "recorded": tuple(range(1, attempt))}
+        outcome = await ask(house, f"My word is {word}.", **session, key=key, **again)
+        assert outcome.code is None, outcome.told
+        assert outcome.text.strip() == f"NOTED-{word}"
+        session["session_created"] = True
+
+    assert failed.code is not None
+    if house.model.asked:
+        heard = house.model.asked[-1].everything
+        assert all(word in heard for word in ("QUINCE", "NOTED-QUINCE", "MEDLAR", "NOTED-MEDLAR", "SORREL"))
+
+
+@needs(lambda able: able.breaks_loops)
+async def test_a_turn_that_a_program_broke_off_has_failed(house: House) -> None:
+    """A program that finds its model in a loop and ends has not answered: it says why, and can be asked again."""
+    session = new_session()
+    house.say(Reply(tool=Shell(command="echo made > made.txt")))
+    broken = await ask(house, "My word is QUINCE.", **session)
+    house.say(Reply(text="NOTED"))
+    again = await ask(house, "My word is QUINCE.", **session, attempt=2)
+
+    assert (broken.code, broken.text) == ("agent_error", "")
+    assert "loop" in broken.told.lower()
+    assert (again.code, again.text.strip()) == (None, "NOTED"), again.told
+
+
+@needs(lambda able: able.remembers and able.is_program)
+async def test_a_conversation_outlives_a_kill(house: House) -> None:
+    """A program that is killed in the second prompt goes on with the first one, or says that the past is lost."""
+    session = new_session()
+    house.say(Reply(text="NOTED-ONE"))
+    first = await ask(house, "My word is QUINCE.", **session)
+    session["session_created"] = True
+    house.say(Hang())
+    asked = len(house.model.asked)
+    cut = asyncio.ensure_future(ask(house, "My other word is MEDLAR.", **session, key="review"))
+    await _until(lambda: len(house.model.asked) > asked)
+    for pid in house.workers():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    killed = await cut
+    await house.restart()
+    house.say(Reply(text="NOTED-TWO"))
+    again = await ask(house, "My other word is MEDLAR.", **session, key="review", attempt=2)
+
+    assert first.code is None, first.told
+    assert killed.code is not None
+    if house.abilities.forgets_when_killed:
+        assert again.code == "unknown_agent_session", again
+    else:
+        assert (again.code, again.text.strip()) == (None, "NOTED-TWO"), again.told
+        assert all(word in house.model.asked[-1].everything for word in ("QUINCE", "NOTED-ONE", "MEDLAR"))
+
+
 @needs(lambda able: able.remembers and able.is_asked)
 async def test_an_unknown_conversation_is_told(house: House) -> None:
     """A conversation that is to be resumed and does not exist is an error with a code of its own."""

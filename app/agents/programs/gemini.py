@@ -7,11 +7,13 @@ with code 0 and says nothing. A first prompt that was cut off is gone on with if
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from app.agents.programs import results
 from app.agents.programs.program import Event, Failure, Heard, Invocation, Program, Turn, spoken, whole, within
 
+_BROKEN_OFF = re.compile(r"loop detected|maximum session turns|execution (stopped|blocked)", re.IGNORECASE)
 _POLICY = Path(__file__).with_name("gemini_without_tools.toml")
 
 
@@ -39,15 +41,28 @@ def _hear(event: Event, heard: Heard) -> None:
         case None if "response" in event:
             heard.complete, heard.text = True, str(event["response"] or "")
             _add_usage(event.get("stats"), heard)
+            _hear_warnings(event.get("warnings"), heard)
         case "message" if event.get("role") == "assistant":
             said = str(event.get("content") or "")
             heard.text = heard.text + said if event.get("delta") else said
+        case "error" if isinstance(event.get("message"), str) and _BROKEN_OFF.search(event["message"]):
+            _hear_warnings([event["message"]], heard)
         case "result":
             heard.complete = True
             _add_usage(event.get("stats"), heard)
             if event.get("status") != "success":
                 words = within(event, "error", "message") or event.get("status")
                 heard.failure = Failure(message=str(words), reason=within(event, "error", "type"))
+
+
+def _hear_warnings(warnings: object, heard: Heard) -> None:
+    """
+    Understand why it broke a reply off itself, which it does not call an error.
+    """
+    told = [words for words in warnings if isinstance(words, str)] if isinstance(warnings, list) else []
+    for words in told:
+        if not heard.text.strip() or _BROKEN_OFF.search(words):
+            heard.failure = heard.failure or Failure(message=words, reason="broken_off")
 
 
 def _add_usage(stats: object, heard: Heard) -> None:
