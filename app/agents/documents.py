@@ -49,7 +49,7 @@ def parse(content: bytes) -> plain.Json:
     Raises:
         errors.InputRefused: it is not JSON, or repeats a name; every flaw is told.
     """
-    return json_text.read(_decoded(content))
+    return json_text.read(_decoded(content), exact=True)
 
 
 def parse_line(content: bytes, line: int) -> plain.Json:

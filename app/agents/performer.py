@@ -21,6 +21,7 @@ from app.engine import (
     agent_sessions,
     conversations,
     interruptions,
+    json_text,
     operations,
     plain,
     ports,
@@ -279,6 +280,9 @@ def _cut_off(reply: ports.AgentReply, operation: operations.AgentCall) -> record
 
 
 def _nothing_said(text: str, operation: operations.AgentCall) -> records.StepError | None:
+    if next(json_text.halves(text), None) is not None:
+        message = "The agent's reply holds half of a surrogate pair, which is no character of any text."
+        return records.StepError(code="lone_surrogate", message=message)
     why = abstentions.reason(text)
     if not text and not operation.may_be_blank:
         return records.StepError(code="empty_reply", message="The agent answered with nothing.")

@@ -26,6 +26,6 @@ def read(path: Path) -> requests.NewPlan:
     content = given_files.read(path)
     payloads.check(content)
     try:
-        return plan_bodies.PlanBody.model_validate(json_text.read(content.decode())).plan(None)
+        return plan_bodies.PlanBody.model_validate(json_text.read(content.decode(), exact=True)).plan(None)
     except pydantic.ValidationError as error:
         raise http_errors.unfit(error.errors(include_url=False), plan_bodies.PlanBody) from error

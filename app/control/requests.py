@@ -130,7 +130,7 @@ def check(request: StartRequest) -> None:
     Raises:
         errors.RequestInvalid: with every flaw found.
     """
-    flaws = [*_naming_flaws(request), *_task_flaws(request), *_label_flaws(request.labels)]
+    flaws = [*_naming_flaws(request), *_task_flaws(request), *_label_flaws(request.labels), *_half_flaws(request)]
     if flaws:
         raise errors.RequestInvalid(flaws[0].message, flaws=flaws)
 
@@ -176,6 +176,13 @@ def _label_flaws(labels: Mapping[str, str]) -> list[errors.Flaw]:
         if len(value) > LABEL_CHARACTERS:
             flaws.append(_flaw(place, f"a label's value has at most {LABEL_CHARACTERS} characters"))
     return flaws
+
+
+def _half_flaws(request: StartRequest) -> list[errors.Flaw]:
+    # Bytes of a command line that are not UTF-8 come as such halves, too.
+    given = {"description": request.description, "args": dict(request.args), "labels": dict(request.labels)}
+    halves = json_text.halves({name: value for name, value in given.items() if value is not None})
+    return [_flaw(json_text.json_path(parts), "holds half of a surrogate pair", "lone_surrogate") for parts in halves]
 
 
 def _flaw(path: str, message: str, code: str = "invalid") -> errors.Flaw:

@@ -21,6 +21,7 @@ MAX_DEPTH = 64
 _MAX_DIGITS = 64
 _MAX_FLAWS = 50
 _SHOWN_CHARACTERS = 80
+_HALF = re.compile("[\ud800-\udfff]")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 
 Parts: TypeAlias = tuple[str | int, ...]
@@ -83,6 +84,27 @@ def texts(value: plain.Json, parts: Parts = ()) -> Iterator[tuple[Parts, str]]:
         case list():
             for index, item in enumerate(value):
                 yield from texts(item, (*parts, index))
+
+
+def halves(value: plain.Json, parts: Parts = ()) -> Iterator[Parts]:
+    """
+    Yield the places of texts and names that hold half of a surrogate pair.
+    """
+    match value:
+        case str() if _is_half(value):
+            yield parts
+        case dict():
+            for name, item in value.items():
+                if _is_half(name):
+                    yield (*parts, name)
+                yield from halves(item, (*parts, name))
+        case list():
+            for index, item in enumerate(value):
+                yield from halves(item, (*parts, index))
+
+
+def _is_half(text: str) -> bool:
+    return _HALF.search(text) is not None
 
 
 def _loaded(text: str) -> plain.Json:

@@ -17,7 +17,9 @@ _REMAINING_TOOLS = (
 
 def _invoke(turn: Turn) -> Invocation:
     prompt = turn.prompt
-    service = ["--auth-type", "openai"] if turn.config.base_url is not None else []
+    # Given twice it ends at once, with nothing but its usage.
+    chosen = any(argument.partition("=")[0] == "--auth-type" for argument in turn.config.arguments)
+    service = [] if chosen or turn.config.base_url is None else ["--auth-type", "openai"]
     arguments = [*service, *turn.config.arguments, *_permissions(turn)]
     arguments += ["--output-format", "json" if turn.config.idle_seconds is None else "stream-json"]
     if prompt.model is not None:

@@ -20,7 +20,7 @@ class AgentRecipes:
     """
 
     name: str = parse.DIALECT
-    driver_version: int = 1
+    driver_version: int = 2
     file_suffixes: tuple[str, ...] = (".json",)
 
     def compose(self, source: str, read: Callable[[str], str]) -> ports.Composition:

@@ -55,6 +55,7 @@ class _Machine:
         self._finished = 0
         self._costs: dict[str, float | None] = {}
         self._last: records.Record | None = None
+        self._outcome: dict[str, plain.Json] = {"outcome": None, "otherDescription": None}
 
     def begin(self) -> None:
         self._show()
@@ -64,12 +65,12 @@ class _Machine:
         text = outcomes.prompt(composition.filled(self._step["prompt"], self._values()), self._step["outcomes"])
         self._tell("step:started", promptLength=len(text), backend=self._backend)
         first, reply = await self._ask(self._state.key, text)
-        found, asked = outcomes.extract(reply, self._step["outcomes"]), [first]
+        found, asked = self._extracted(reply), [first]
         if isinstance(found, outcomes.Unreadable):
             again, reply, found = await self._ask_again(found, first, reply)
             asked.append(again)
-        told = {"outcome": found.outcome, "otherDescription": found.description, "responseLength": len(reply)}
-        self._tell("step:outcome", **told, **_measures(*asked))
+        self._outcome = {"outcome": found.outcome, "otherDescription": found.description}
+        self._tell("step:outcome", **self._outcome, responseLength=len(reply), **_measures(*asked))
         self._finished += 1
         self._show()
         return found.outcome
@@ -108,19 +109,22 @@ class _Machine:
     async def _ask_again(
         self, missed: outcomes.Unreadable, first: records.Record, reply: str
     ) -> tuple[records.Record, str, outcomes.Reported]:
-        text = outcomes.reminder(missed.error, self._step["outcomes"])
+        text = outcomes.reminder(missed, self._step["outcomes"], self._ctx.run.driver_version)
         told = {"error": missed.error, "malformedJson": missed.malformed_json, "responseLength": len(reply)}
         self._tell("step:retry", promptLength=len(text), **told, **_measures(first))
         self._state = self._state.retried()
         self._show()
         again, reply = await self._ask(f"{self._state.key}.reminder", text)
-        found = outcomes.extract(reply, self._step["outcomes"])
+        found = self._extracted(reply)
         if isinstance(found, outcomes.Unreadable):
             step = self._state.current_step
             message = f"the agent reported no outcome of the step {step}, even when asked again: {found.error}"
             detail = {"step": step, **found.to_json()}
             raise self._failed(ORCHESTRATION_ERROR, "orchestration_error", message, detail, cause=again.key)
         return again, reply, found
+
+    def _extracted(self, reply: str) -> outcomes.Extraction:
+        return outcomes.extract(reply, self._step["outcomes"], self._ctx.run.driver_version)
 
     def _call(self, text: str) -> operations.AgentCall:
         return operations.AgentCall(
@@ -202,11 +206,13 @@ class _Machine:
     def _show(self) -> None:
         costs = {"costUsd": records.total_cost(self._costs.values()), "stepCostsUsd": dict(self._costs)}
         machine = self._state.to_json() | costs
+        if self._ctx.run.driver_version >= outcomes.VERSION:
+            machine |= self._outcome
         self._ctx.show(slots.Progress(finished_steps=self._finished, total_steps=self._total, machine=machine))
 
     def _tell_exit(self, reason: str, error: str | None = None) -> None:
         costs = {"totalCostUsd": records.total_cost(self._costs.values()), "stepCostsUsd": dict(self._costs)}
-        self._tell("recipe:exited", reason=reason, error=error, **costs)
+        self._tell("recipe:exited", reason=reason, error=error, **costs, **self._outcome)
 
     def _tell(self, event: str, **facts: plain.Json) -> None:
         """

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from app import errors
 from app.dialects.agent_recipes import schema
@@ -21,6 +21,20 @@ TAIL_LINES = 5
 
 NO_JSON = "No JSON block found in response"
 """Told where the tail holds no line that could be an object."""
+
+VERSION = 2
+"""Version of the wording; runs that were begun with the first one keep it."""
+
+Fault: TypeAlias = Literal["no_block", "no_json", "no_outcome", "unknown_outcome", "no_description"]
+"""What is wrong with a reply."""
+
+_OPENERS: Mapping[Fault, str] = {
+    "no_block": "Your previous response did not include the required JSON outcome block.",
+    "no_json": "Your previous response ended with an outcome block that is not valid JSON.",
+    "no_outcome": 'Your previous response ended with a JSON block without a valid "outcome" field.',
+    "unknown_outcome": "Your previous response reported an outcome that this step does not have.",
+    "no_description": 'Your previous response reported the outcome "other" without saying in "otherDescription" why.',
+}
 
 _KEPT_CHARACTERS = 2_000
 _SHOWN_CHARACTERS = 300
@@ -55,6 +69,8 @@ class Unreadable:
     """What is wrong, as the agent is told."""
     malformed_json: str | None = None
     """The beginning of the line that was taken for the outcome; None where there was none."""
+    fault: Fault = "no_block"
+    """The kind of what is wrong."""
 
     def to_json(self) -> dict[str, plain.Json]:
         """
@@ -75,15 +91,15 @@ def prompt(instruction: str, outcomes: Collection[str]) -> str:
     )
 
 
-def reminder(error: str, outcomes: Collection[str]) -> str:
+def reminder(missed: Unreadable, outcomes: Collection[str], version: int = VERSION) -> str:
     """
-    Return what is sent after a reply without an outcome.
+    Return what is sent after a reply without an outcome; it begins with what was wrong.
     """
     return (
-        "Your previous response did not include the required JSON outcome block.\n"
+        f"{_OPENERS['no_block' if version < VERSION else missed.fault]}\n"
         "Please respond now with ONLY the JSON outcome on a single line.\n"
         "\n"
-        f"Error: {error}\n"
+        f"Error: {missed.error}\n"
         "\n"
         "Valid responses:\n"
         "\n"
@@ -93,7 +109,7 @@ def reminder(error: str, outcomes: Collection[str]) -> str:
     )
 
 
-def extract(reply: str, outcomes: Collection[str]) -> Extraction:
+def extract(reply: str, outcomes: Collection[str], version: int = VERSION) -> Extraction:
     """
     Read the outcome from the last lines of a reply; the newest line in braces decides, right or wrong.
     """
@@ -101,10 +117,10 @@ def extract(reply: str, outcomes: Collection[str]) -> Extraction:
     if candidate is None:
         return Unreadable(error=NO_JSON)
     try:
-        found = _parsed(candidate)
+        found = _parsed(candidate, exact=version >= VERSION)
     except errors.InputRefused as error:
-        return _unreadable(f"Invalid JSON: {_told(error.flaws[0])}", candidate)
-    return _validated(found, candidate, outcomes)
+        return _unreadable("no_json", f"Invalid JSON: {_told(error.flaws[0])}", candidate)
+    return _validated(found, candidate, outcomes, version)
 
 
 def _examples(outcomes: Collection[str]) -> str:
@@ -120,14 +136,14 @@ def _candidate(reply: str) -> str | None:
     return next((line for line in trimmed if line.startswith("{") and line.endswith("}")), None)
 
 
-def _parsed(candidate: str) -> plain.Json:
+def _parsed(candidate: str, *, exact: bool) -> plain.Json:
     try:
-        return json_text.read(candidate)
+        return json_text.read(candidate, exact=exact)
     except errors.InputRefused:
         if not _FENCE.search(candidate):
             raise
     # A fence in a sound object belongs to its text; only where it breaks the object is it taken away.
-    return json_text.read(_FENCE.sub("", candidate))
+    return json_text.read(_FENCE.sub("", candidate), exact=exact)
 
 
 def _told(flaw: errors.Flaw) -> str:
@@ -135,23 +151,24 @@ def _told(flaw: errors.Flaw) -> str:
     return place + flaw.message.removeprefix("is not JSON: ")
 
 
-def _validated(found: plain.Json, candidate: str, outcomes: Collection[str]) -> Extraction:
+def _validated(found: plain.Json, candidate: str, outcomes: Collection[str], version: int) -> Extraction:
     if "outcome" not in found:
-        return _unreadable('Missing "outcome" field in JSON block', candidate)
+        return _unreadable("no_outcome", 'Missing "outcome" field in JSON block', candidate)
     outcome = found["outcome"]
     if not isinstance(outcome, str):
-        return _unreadable('The "outcome" field must be a string', candidate)
+        return _unreadable("no_outcome", 'The "outcome" field must be a string', candidate)
     if outcome not in outcomes:
-        return _unreadable(
-            f"Invalid outcome {outcome!r:.80}. Expected one of: {', '.join(sorted(outcomes))}", candidate
-        )
+        shown = repr(outcome) if version < VERSION else json.dumps(outcome, ensure_ascii=False)
+        expected = ", ".join(sorted(outcomes))
+        return _unreadable("unknown_outcome", f"Invalid outcome {shown:.80}. Expected one of: {expected}", candidate)
     if outcome != schema.OTHER:
         return Reported(outcome=outcome)
     description = found.get("otherDescription")
     if not isinstance(description, str) or not description.strip():
-        return _unreadable('The outcome "other" requires an "otherDescription" field', candidate)
+        return _unreadable("no_description", 'The outcome "other" requires an "otherDescription" field', candidate)
     return Reported(outcome=outcome, description=description)
 
 
-def _unreadable(error: str, candidate: str) -> Unreadable:
-    return Unreadable(error=" ".join(error.split())[:_SHOWN_CHARACTERS], malformed_json=candidate[:_KEPT_CHARACTERS])
+def _unreadable(fault: Fault, error: str, candidate: str) -> Unreadable:
+    shown = " ".join(error.split())[:_SHOWN_CHARACTERS]
+    return Unreadable(error=shown, malformed_json=candidate[:_KEPT_CHARACTERS], fault=fault)

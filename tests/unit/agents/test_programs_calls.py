@@ -425,3 +425,13 @@ class TestWorktrees:
         (linked / ".beads-local" / "local.db").unlink()
 
         assert environment.beads_database(linked) is None
+
+
+@pytest.mark.parametrize("given", [(), ("--auth-type", "anthropic"), ("--auth-type=anthropic",)])
+def test_qwen_is_told_once_how_to_authenticate(given: tuple[str, ...]) -> None:
+    """An address of ours implies the way of it, unless the arguments say another one: twice it takes none."""
+    arguments = called("qwen", {"base_url": "http://127.0.0.1:1/v1", "arguments": given}).arguments
+    told = [part for part in arguments if part.startswith("--auth-type")]
+
+    assert len(told) == 1
+    assert ("openai" in arguments) == (not given)

@@ -43,11 +43,38 @@ def test_a_step_without_other_lists_none():
     assert outcomes.prompt("Do it.", ["b", "a"]).endswith('on the last line:\n\n{"outcome": "a"}\n{"outcome": "b"}')
 
 
+@pytest.mark.parametrize(
+    ("reply", "opener"),
+    [
+        ("Done.", "did not include the required JSON outcome block."),
+        ('{"outcome": no-issues}', "ended with an outcome block that is not valid JSON."),
+        ('{"outcome": "other", "otherDescription": "\\ud800"}', "ended with an outcome block that is not valid JSON."),
+        ('{"result": "no-issues"}', 'ended with a JSON block without a valid "outcome" field.'),
+        ('{"outcome": null}', 'ended with a JSON block without a valid "outcome" field.'),
+        ('{"outcome": "fine"}', "reported an outcome that this step does not have."),
+        ('{"outcome": "other"}', 'reported the outcome "other" without saying in "otherDescription" why.'),
+    ],
+)
+def test_the_reminder_says_what_was_wrong(reply, opener):
+    """
+    It begins with the fault of the reply; runs begun with the first wording keep its one opener.
+    """
+    missed = outcomes.extract(reply, SET)
+    assert isinstance(missed, outcomes.Unreadable)
+    told = outcomes.reminder(missed, SET)
+    earlier = outcomes.reminder(missed, SET, 1)
+
+    assert told.partition("\n")[0] == f"Your previous response {opener}"
+    assert earlier.partition("\n")[0] == "Your previous response did not include the required JSON outcome block."
+    assert f"Error: {missed.error}" in told
+
+
 def test_the_reminder():
     """
     It tells the error and the valid responses, in the words of the protocol.
     """
-    assert outcomes.reminder("No JSON block found in response", ["other", "outcome-b", "outcome-a"]) == (
+    missed = outcomes.Unreadable(error=outcomes.NO_JSON)
+    assert outcomes.reminder(missed, ["other", "outcome-b", "outcome-a"]) == (
         "Your previous response did not include the required JSON outcome block.\n"
         "Please respond now with ONLY the JSON outcome on a single line.\n"
         "\n"
@@ -117,8 +144,8 @@ def test_a_sixth_line_from_the_end_is_not_looked_at():
         ('{"Outcome": "no-issues"}', 'Missing "outcome" field in JSON block'),
         ('{"outcome": null}', 'The "outcome" field must be a string'),
         ('{"outcome": ["no-issues"]}', 'The "outcome" field must be a string'),
-        ('{"outcome": "done"}', "Invalid outcome 'done'. Expected one of: issues-found, no-issues, other"),
-        ('{"outcome": "No-issues"}', "Invalid outcome 'No-issues'."),
+        ('{"outcome": "done"}', 'Invalid outcome "done". Expected one of: issues-found, no-issues, other'),
+        ('{"outcome": "No-issues"}', 'Invalid outcome "No-issues".'),
         ('{"outcome": "other"}', 'The outcome "other" requires an "otherDescription" field'),
         ('{"outcome": "other", "otherDescription": ""}', 'The outcome "other" requires'),
         ('{"outcome": "other", "otherDescription": " "}', 'The outcome "other" requires'),
