@@ -7,10 +7,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from app.engine import agent_sessions, ports
-from app.engine.records import Usage
+from app.engine import agent_sessions, ports, records
 
-UNTOLD = Usage(input_tokens=None, output_tokens=None)
+UNTOLD = records.Usage(input_tokens=None, output_tokens=None)
 """What is known where nobody told anything."""
 
 _TOKENS = ("input_tokens", "output_tokens")
@@ -19,7 +18,7 @@ _FIELDS = (*_TOKENS, "cost_usd")
 _DECIMALS = 12
 
 
-def counted(reply: ports.AgentReply, sums: Usage | None, before: Usage | None) -> ports.AgentReply:
+def counted(reply: ports.AgentReply, sums: records.Usage | None, before: records.Usage | None) -> ports.AgentReply:
     """
     Return a reply with what its turn took.
 
@@ -33,12 +32,15 @@ def counted(reply: ports.AgentReply, sums: Usage | None, before: Usage | None) -
     told = reply.usage or UNTOLD
     if before is not None and _counts_anew(told, sums, before):
         before = agent_sessions.NOTHING_SPENT
-    usage = Usage(**{name: _difference(name, told, sums, before) for name in _FIELDS})
+    usage = records.Usage(**{name: _difference(name, told, sums, before) for name in _FIELDS})
     return dataclasses.replace(reply, usage=None if usage == UNTOLD else usage)
 
 
 def kept(
-    session: agent_sessions.AgentSession, prompt: ports.AgentPrompt, sums: Usage | None, before: Usage | None
+    session: agent_sessions.AgentSession,
+    prompt: ports.AgentPrompt,
+    sums: records.Usage | None,
+    before: records.Usage | None,
 ) -> agent_sessions.AgentSession:
     """
     Return a conversation with the sums that were told after a turn.
@@ -46,19 +48,19 @@ def kept(
     if sums is None:
         return session
     now = {name: _amount(sums, name) for name in _FIELDS}
-    usage = Usage(**{name: _amount(before, name) if told is None else told for name, told in now.items()})
+    usage = records.Usage(**{name: _amount(before, name) if told is None else told for name, told in now.items()})
     told = agent_sessions.Told(usage=usage, run_id=prompt.run_id, key=prompt.key, attempt=prompt.line_attempt)
     return dataclasses.replace(session, counted=before, told=told)
 
 
-def before(session: agent_sessions.AgentSession | None, prompt: ports.AgentPrompt) -> Usage | None:
+def before(session: agent_sessions.AgentSession | None, prompt: ports.AgentPrompt) -> records.Usage | None:
     """
     Return the sums that journals account for before a prompt; None: unknown.
     """
     return None if session is None else session.spent(prompt.run_id, prompt.key, prompt.recorded)
 
 
-def _counts_anew(told: Usage, sums: Usage, before: Usage) -> bool:
+def _counts_anew(told: records.Usage, sums: records.Usage, before: records.Usage) -> bool:
     """
     Tell whether the sums are those of this process alone, as some versions of programs count.
     """
@@ -72,12 +74,12 @@ def _counts_anew(told: Usage, sums: Usage, before: Usage) -> bool:
     return False
 
 
-def _difference(name: str, told: Usage, sums: Usage, before: Usage | None) -> Any:
+def _difference(name: str, told: records.Usage, sums: records.Usage, before: records.Usage | None) -> Any:
     now, then = _amount(sums, name), _amount(before, name)
     if now is None or then is None:
         return _amount(told, name)
     return round(now - then, _DECIMALS)
 
 
-def _amount(usage: Usage | None, name: str) -> Any:
+def _amount(usage: records.Usage | None, name: str) -> Any:
     return getattr(usage, name, None)

@@ -44,8 +44,8 @@ class Usage(_Answer):
     What steps cost.
     """
 
-    input_tokens: int
-    output_tokens: int
+    input_tokens: int | None = Field(description="Tokens read; null where nobody told.")
+    output_tokens: int | None = Field(description="Tokens written; null where nobody told.")
     cost_usd: float | None = Field(description="Price in US dollars; null where nobody told one.")
 
 

@@ -5,15 +5,20 @@ Ports: what the engine needs of the outside world, and what drivers need of the 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, field
-from pathlib import PurePath
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from app import errors
 from app.engine import plain
+from app.engine.agent_ports import AgentBackend as AgentBackend
+from app.engine.agent_ports import AgentPrompt as AgentPrompt
+from app.engine.agent_ports import AgentReply as AgentReply
+from app.engine.agent_ports import Exchange as Exchange
+from app.engine.agent_ports import Patience as Patience
+from app.engine.agent_ports import impatiently as impatiently
 from app.engine.library import Library, Recipe, Use
 from app.engine.operations import Gate, Operation
-from app.engine.records import BlobRef, Finish, Place, Record, Result, StepError, Usage
+from app.engine.records import BlobRef, Place, Record, Result
 from app.engine.runs import Ending, RunStart
 from app.engine.slots import Progress, Projection, Slot
 
@@ -222,41 +227,6 @@ class Secrets:
     """Secret texts that the recipe itself holds."""
 
 
-class Patience(Protocol):
-    """
-    Wait until a write for which there is no room comes through.
-    """
-
-    async def __call__(self, write: Callable[[], Awaitable[T]]) -> T:
-        """
-        Write, and write again as long as that ends with a `StorageFault`; the run shows it meanwhile.
-
-        Raises:
-            errors.InterruptionFault: the process stops.
-        """
-
-
-async def impatiently(write: Callable[[], Awaitable[T]]) -> T:
-    """
-    Write once, where no run waits for it.
-    """
-    return await write()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
-    """
-    A prompt of a run and the reply to it, as its journal holds them.
-    """
-
-    prompt: tuple[plain.Json, ...]
-    """Parts in order: a text, or `{"blob": <blob reference>}`."""
-    reply: plain.Json
-    """The reply; None where `blob` is set."""
-    blob: BlobRef | None = None
-    """Handle of a reply that is kept outside the journal."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """
@@ -331,91 +301,3 @@ class ToolOutput:
     """The full result."""
     summary: str
     """One line about it, at most two hundred characters."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentPrompt:
-    """
-    One prompt to an agent.
-    """
-
-    text: str
-    """The prompt, whole."""
-    system: str | None
-    """Standing instruction, appended to the backend's own."""
-    model: str | None
-    """Model of the backend; None: its default."""
-    tools: bool
-    """Whether the agent may use its own tools."""
-    working_dir: PurePath
-    """Folder that the agent works in."""
-    agent_session_id: str | None
-    """Conversation, by the id that we gave it before its first prompt; None: one prompt without a past."""
-    session_created: bool
-    """Whether the conversation is to be resumed; if not, and `attempt` is above 1, it may exist nevertheless."""
-    reply_schema: Mapping[str, plain.Json] | None
-    """JSON Schema that the reply must fit."""
-    max_tokens: int | None
-    """Longest reply; None: the backend's default."""
-    keeps_cut_off: bool = False
-    """Whether a reply that reached its longest counts."""
-    timeout_seconds: float | None
-    """Wall-clock limit; None: the backend's default."""
-    run_id: str
-    """Run it belongs to."""
-    key: str
-    """Step it belongs to."""
-    attempt: int
-    """Which try."""
-    env: Mapping[str, str] = field(default_factory=dict)
-    """Variables set for an agent that is a program."""
-    line_attempt: int = 1
-    """Which try it is in the run's journal; `attempt` also counts those that were cut off within it."""
-    recorded: tuple[int, ...] = ()
-    """Earlier tries of the step that left a line there."""
-    insist: Patience = field(default=impatiently, compare=False, repr=False)
-    """Write what is kept of the conversation, however long it takes: a reply may be paid for."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentReply:
-    """
-    What an agent answered, or why it did not.
-    """
-
-    text: str
-    """The reply; empty on an error."""
-    agent_session_id: str | None = None
-    """Conversation it spoke in, by the backend's own name for it."""
-    usage: Usage | None = None
-    """Tokens and price of this turn; None where the backend tells neither."""
-    finish: Finish | None = None
-    """`length` if the backend tells that the reply reached its longest."""
-    error: StepError | None = None
-    """Why there is no reply; conversation and usage are told nevertheless, where they are known."""
-
-
-class AgentBackend(Protocol):
-    """
-    A way to reach an agent.
-    """
-
-    def get_name(self) -> str:
-        """
-        Return the backend's name.
-        """
-
-    def resolve_model(self, tier: str) -> str | None:
-        """
-        Return the model for haiku, sonnet or opus, None for its default; any other name stands for itself.
-        """
-
-    async def prompt(self, prompt: AgentPrompt) -> AgentReply:
-        """
-        Send one prompt and wait for the reply; a cancellation stops the agent.
-        """
-
-    async def close(self) -> None:
-        """
-        Free what the backend holds.
-        """
