@@ -6,23 +6,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from app import errors
 from app.engine import plain
-from app.engine.agent_ports import AgentBackend as AgentBackend
-from app.engine.agent_ports import AgentPrompt as AgentPrompt
-from app.engine.agent_ports import AgentReply as AgentReply
-from app.engine.agent_ports import Exchange as Exchange
-from app.engine.agent_ports import Patience as Patience
-from app.engine.agent_ports import impatiently as impatiently
+from app.engine.agent_ports import AgentBackend, AgentPrompt, AgentReply, Exchange, Patience, impatiently
 from app.engine.library import Library, Recipe, Use
 from app.engine.operations import Gate, Operation
 from app.engine.records import BlobRef, Place, Record, Result
 from app.engine.runs import Ending, RunStart
 from app.engine.slots import Progress, Projection, Slot
 
-T = TypeVar("T")
+__all__ = ["AgentBackend", "AgentPrompt", "AgentReply", "Exchange", "Patience", "impatiently"]
 
 _NO_SECRETS = plain.Masker()
 
