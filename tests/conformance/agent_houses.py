@@ -348,11 +348,8 @@ PLANS: Mapping[str, Plan] = {
             tells_cost=True,
             sums=True,
             input_tokens=replies.INPUT_TOKENS + replies.CACHED_TOKENS,
-<<<<<<< HEAD
             cut_off=("reply_cut_off",),
             limits=True,
-=======
->>>>>>> 60503e5 (Begin a lost conversation again from the journal, by a person's order)
         ),
         build=_program("claude", "claude-code"),
     ),
@@ -380,11 +377,7 @@ PLANS: Mapping[str, Plan] = {
     ),
     "qwen": Plan(
         program="qwen",
-<<<<<<< HEAD
-        abilities=Abilities(chosen=("other-model", "other-model"), sums=True, limits=True),
-=======
-        abilities=Abilities(chosen=("other-model", "other-model"), sums=True, breaks_loops=True),
->>>>>>> d8bf297 (Take a turn that a program broke off itself for a failure)
+        abilities=Abilities(chosen=("other-model", "other-model"), sums=True, breaks_loops=True, limits=True),
         build=_program("qwen", "qwen"),
     ),
     "acp opencode": Plan(
@@ -407,7 +400,7 @@ PLANS: Mapping[str, Plan] = {
     "acp gemini": Plan(
         program="gemini",
         abilities=Abilities(refuses_model="unknown_model", forgets_when_killed=True),
-        build=_program("gemini", "acp", leading=("--acp", "--skip-trust")),
+        build=_program("gemini", "acp", leading=("--acp", "--skip-trust", "-m", "gemini-2.5-flash")),
     ),
     "acp copilot": Plan(
         program="copilot",
