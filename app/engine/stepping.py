@@ -117,8 +117,7 @@ class Stepper:
     """
 
     def __init__(self, start: RunStart, equipment: Equipment) -> None:
-        self._start = start
-        self._equipment = equipment
+        self._start, self._equipment = start, equipment
         self._recorded: dict[str, tuple[int, ...]] = {}
         self.home = Home(start.run_id)
         """What it writes with."""
@@ -388,12 +387,10 @@ def _content(output: plain.Json) -> Content:
 
 def _due_seconds(operation: operations.Operation) -> float | None:
     match operation:
-        case operations.Timer():
-            return operation.seconds
-        case operations.Gate():
-            return operation.expires_seconds
-        case operations.ChildRun():
-            return operation.timeout_seconds
+        case operations.Timer(seconds=seconds):
+            return seconds
+        case operations.Gate(expires_seconds=seconds) | operations.ChildRun(timeout_seconds=seconds):
+            return seconds
     return None
 
 
