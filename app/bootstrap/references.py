@@ -5,7 +5,6 @@ References: what runs are made from, recipes, tools and agents, before any store
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,7 +70,7 @@ def reference_of(chosen: settings.Settings, people: configuration.Roster, world:
         library=shelved.library,
         readiness=readiness.Readiness(
             backend_lack=lambda name, continues: unused.lack(name, continues=continues),
-            program_lack=_program_lack,
+            program_lack=readiness.program_lack,
             default_backend=people.default_backend,
             clock=world.clock,
         ),
@@ -148,13 +147,6 @@ def unused_backends(chosen: settings.Settings, people: configuration.Roster) -> 
     running = supervisor.Supervisor(chosen.project.data_directory / "processes", clock.RandomIds(), os.environ)
     around = surroundings_of(clock.SystemClock(), running, agent_sessions.MemoryAgentSessions())
     return backends.Backends(people.backends, around)
-
-
-def _program_lack(program: str) -> str | None:
-    # A path may name a program that an earlier step makes.
-    if "/" in program or shutil.which(program) is not None:
-        return None
-    return f"The program {program} is not installed: no folder of PATH contains it."
 
 
 def surroundings_of(

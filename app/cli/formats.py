@@ -184,7 +184,7 @@ def recipes(entries: Sequence[Mapping[str, Any]]) -> str:
         return "no recipes"
     names = ("recipe_id", "dialect", "layer", "label")
     rows = [[entry[name] if name != "label" or entry["valid"] else "(broken)" for name in names] for entry in entries]
-    faults = [_verdict(entry["recipe_id"], entry) for entry in entries if not entry["valid"]]
+    faults = [verdict(entry["recipe_id"], entry) for entry in entries if not entry["valid"]]
     return "\n\n".join([table(names, rows), *faults])
 
 
@@ -205,7 +205,7 @@ def recipe(entry: Mapping[str, Any]) -> str:
         rows = [(node["id"], node.get("kind"), node.get("label")) for node in entry["graph"]["nodes"]]
         parts.append(table(("step", "kind", "label"), rows))
     if not entry["valid"]:
-        parts.append(_verdict(entry["recipe_id"], entry))
+        parts.append(verdict(entry["recipe_id"], entry))
     return "\n\n".join(parts)
 
 
@@ -213,7 +213,7 @@ def verdicts(found: Sequence[Mapping[str, Any]]) -> str:
     """
     Return what checks of recipes found.
     """
-    return "\n".join(_verdict(verdict["target"], verdict) for verdict in found) or "no recipes"
+    return "\n".join(verdict(each["target"], each) for each in found) or "no recipes"
 
 
 def routing(found: Mapping[str, Any]) -> str:
@@ -296,11 +296,14 @@ def _facts(pairs: Sequence[tuple[str, Any]]) -> str:
     return "\n".join(f"{name:<{width}}  {value}" for name, value in pairs)
 
 
-def _verdict(name: str, verdict: Mapping[str, Any]) -> str:
-    if verdict["valid"]:
-        lacks = verdict.get("lacks") or []
+def verdict(name: str, found: Mapping[str, Any]) -> str:
+    """
+    Return what a check of a recipe found.
+    """
+    if found["valid"]:
+        lacks = found.get("lacks") or []
         return "\n".join([f"{name}: valid, but not ready" if lacks else f"{name}: valid", *map(_indented, lacks)])
-    return "\n".join([f"{name}: not valid", *map(_indented, verdict["flaws"])])
+    return "\n".join([f"{name}: not valid", *map(_indented, found["flaws"])])
 
 
 def _indented(found: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ Readiness: whether everything that a recipe asks can be asked here, known before
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
@@ -90,6 +91,16 @@ class Readiness:
         if lack is None:
             self._worked[name, continues] = now
         return lack
+
+
+def program_lack(program: str) -> str | None:
+    """
+    Return what keeps a program from being called by its name; None where nothing does.
+    """
+    # A path may name a program that an earlier step makes.
+    if "/" in program or shutil.which(program) is not None:
+        return None
+    return f"The program {program} is not installed: no folder of PATH contains it."
 
 
 def _reached(edition: Edition, args: Mapping[str, plain.Json], find: Find) -> Iterator[tuple[_Asked, str]]:

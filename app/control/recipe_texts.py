@@ -49,7 +49,8 @@ class Shared:
             mark = self.looked_for[str(path)] = listings.mark(str(path))
             if mark.fault not in _ABSENT or path.is_symlink():
                 return _inside(path, folder)
-        raise errors.InputRefused("there is no such file beside the recipes", code="file_not_found")
+        looked = ", ".join(str(folder / name) for folder in self._folders)
+        raise errors.InputRefused(f"there is no such file; looked for {looked:.500}", code="file_not_found")
 
 
 @contextmanager

@@ -339,6 +339,8 @@ def _collisions(file: RecipeFile, group: list[RecipeFile]) -> list[errors.Flaw]:
 def _unknown(recipe_id: str, known: list[str]) -> errors.UnknownRecipe:
     nearest = difflib.get_close_matches(recipe_id, sorted(set(known)), _NEAREST, _RESEMBLANCE)
     hint = f"; the nearest are {', '.join(nearest)}" if nearest else ""
+    if " " in recipe_id:
+        hint += "; to find the recipe for a task in words, ask the router (control-room route, POST /api/route)"
     return errors.UnknownRecipe(
         f"there is no recipe {recipe_id!r:.80}{hint}",
         detail={"recipe_id": recipe_id[:80], "nearest": nearest},

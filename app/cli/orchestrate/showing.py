@@ -19,7 +19,12 @@ from app.cli.orchestrate.workflows import Workflow
 def plan(workflow: Workflow, context: Mapping[str, Any], *, as_json: bool) -> int:
     """
     Print the steps of a workflow as a run would take them.
+
+    Raises:
+        errors.NotReady: the program of a provider is not installed.
     """
+    if lacks := workflow.lacks():
+        raise errors.NotReady(f"{workflow.shown} cannot run here: {lacks[0].message}", flaws=lacks)
     document = workflow.recipe.document
     if as_json:
         told = {
@@ -43,10 +48,8 @@ def validate(place: Place, paths: Sequence[Path], *, as_json: bool) -> int:
         terminal.say_json(told)
     else:
         for one in told:
-            terminal.say(f"{one['workflow_file']}: {'valid' if one['valid'] else 'not valid'}")
-            for flaw in one["flaws"]:
-                terminal.say(f"  {formats.flaw(flaw)}")
-    return endings.ExitCode.COMPLETED if all(one["valid"] for one in told) else endings.ExitCode.INVALID
+            terminal.say(formats.verdict(one["workflow_file"], one))
+    return endings.ExitCode.COMPLETED if all(one["ready"] for one in told) else endings.ExitCode.INVALID
 
 
 def refuse(error: errors.ControlRoomError, *, as_json: bool) -> int:
@@ -67,10 +70,11 @@ def refuse(error: errors.ControlRoomError, *, as_json: bool) -> int:
 
 def _examined(place: Place, path: Path) -> dict[str, Any]:
     try:
-        workflows.read(path, place)
+        lacks = [lack.to_json() for lack in workflows.read(path, place).lacks()]
+        found = {"valid": True, "flaws": [], "ready": not lacks, "lacks": lacks}
     except errors.InputRefused as error:
-        return {"workflow_file": str(path), "valid": False, "flaws": workflows.flaws(error)}
-    return {"workflow_file": str(path), "valid": True, "flaws": []}
+        found = {"valid": False, "flaws": workflows.flaws(error), "ready": False, "lacks": []}
+    return {"workflow_file": str(path), **found}
 
 
 def _lines(steps: Sequence[Mapping[str, Any]], indent: str) -> Iterator[str]:

@@ -61,6 +61,21 @@ class Workflow:
 
         return editions.Edition(self.recipe, library.Library(), _dialect())
 
+    def lacks(self) -> list[errors.Flaw]:
+        """
+        Return each provider that a step names and whose program is not installed.
+        """
+        from app import clock
+        from app.control import readiness
+
+        looking = readiness.Readiness(
+            backend_lack=lambda *_: None,
+            program_lack=readiness.program_lack,
+            default_backend=None,
+            clock=clock.SystemClock(),
+        )
+        return looking.lacks(self.edition(), {}, lambda _: None)
+
     def masker(self, base: plain.Masker) -> plain.Masker:
         """
         Return what hides the secrets that it names, beside those of the environment.
