@@ -21,12 +21,17 @@ MAX_BYTES = 1024 * 1024
 LOCAL = "local"
 """Backend of agents of `agents.json` where neither they nor the project name one."""
 
+ON_LOCAL: Mapping[str, str] = {"evidence": "none", "on_cut_off": "keep"}
+"""Fields of the bundled agents while they speak through the local model, which quotes nothing and stops early."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Layered:
     agents: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     backends: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     default_backend: str | None = None
+    yielding: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Fields of the first layer's agents, by id, that no other layer sets."""
 
 
 def load(layers: Sequence[Path]) -> Roster:
@@ -73,26 +78,29 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _with_agents(below: _Layered, agents: Mapping[str, Mapping[str, Any]]) -> _Layered:
     own = {name: {**below.agents.get(name, {}), **agent} for name, agent in agents.items()}
-    return _Layered(
+    return dataclasses.replace(
+        below,
         agents={**own, **{name: entry for name, entry in below.agents.items() if name not in own}},
-        backends=below.backends,
-        default_backend=below.default_backend,
+        # Of the first layer everything yields to what the local model can do.
+        yielding={name: below.yielding[name] - agents.get(name, {}).keys() for name in below.yielding}
+        or dict.fromkeys(agents, frozenset(ON_LOCAL)),
     )
 
 
 def _with_default(layered: _Layered, described: agent_files.Described) -> _Layered:
     usual = dict.fromkeys(described.files, agent_files.DEFAULT_BACKEND)
-    agents = {
-        name: {"backend": layered.default_backend or usual.get(name, LOCAL), **agent}
-        for name, agent in layered.agents.items()
-    }
+    agents = {}
+    for name, agent in layered.agents.items():
+        backend = agent.get("backend") or layered.default_backend or usual.get(name, LOCAL)
+        is_local = layered.backends.get(backend, {}).get("type") == LOCAL
+        yielding = layered.yielding.get(name, frozenset()) if is_local else frozenset()
+        agents[name] = {**agent, "backend": backend, **{field: ON_LOCAL[field] for field in yielding}}
     return dataclasses.replace(layered, agents=agents)
 
 
 def _laid_over(below: _Layered, document: Mapping[str, Any], folder: Path) -> _Layered:
-    agents = _with_agents(below, {agent["id"]: agent for agent in document.get("agents", ())}).agents
-    layered = _Layered(
-        agents=agents,
+    layered = dataclasses.replace(
+        _with_agents(below, {agent["id"]: agent for agent in document.get("agents", ())}),
         backends={**below.backends, **_backends(below.backends, document.get("backends", {}), folder)},
         default_backend=document.get("default_backend", below.default_backend),
     )

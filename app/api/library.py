@@ -21,14 +21,19 @@ router = APIRouter(prefix="/api")
 
 
 @router.get("/recipes", tags=["recipes"], summary="List recipes", responses=lists.whole(list[answers.RecipeListed]))
-async def list_recipes(desk: At, wait: lists.Wait = None, if_none_match: lists.IfNoneMatch = None) -> Response:
+async def list_recipes(
+    desk: At,
+    limit: Annotated[int | None, Query(description="Longest list; all recipes by default.", ge=1, le=1000)] = None,
+    wait: lists.Wait = None,
+    if_none_match: lists.IfNoneMatch = None,
+) -> Response:
     """
     List every recipe, broken ones with their flaws.
     """
 
     async def _read() -> lists.Page:
         await desk.catalogue.settle()
-        return await asyncio.to_thread(desk.catalogue.listed), {}
+        return (await asyncio.to_thread(desk.catalogue.listed))[:limit], {}
 
     return await lists.answer(desk, if_none_match, wait, _read)
 

@@ -88,6 +88,22 @@ def test_the_projects_default_backend_counts_where_nothing_names_one(tmp_path: P
     assert (usual.default_backend, chosen.default_backend) == (None, "codex")
 
 
+def test_bundled_agents_are_judged_by_the_backend_that_they_have(tmp_path: Path) -> None:
+    """On the local model a bundled agent owes no evidence and may be cut off; on a real backend it may not."""
+    bundled = resources.bundled("recipes", "agents.json")
+    file = tmp_path / "agents.json"
+
+    def critic(document: Any) -> tuple[str, str | None]:
+        file.write_text(json.dumps(document))
+        found = next(agent for agent in roster.load([bundled, file]).agents if agent.id == "critic-001")
+        return found.evidence, found.on_cut_off
+
+    assert critic({}) == ("none", "keep")
+    assert critic({"default_backend": "codex"}) == ("any", "fail")
+    assert critic({"agents": [{"id": "critic-001", "backend": "codex"}]}) == ("any", "fail")
+    assert critic({"agents": [{"id": "critic-001", "evidence": "any", "on_cut_off": "fail"}]}) == ("any", "fail")
+
+
 def test_a_backend_of_another_type_keeps_nothing(tmp_path: Path) -> None:
     """Where a later layer changes the type of a backend, what the old type was told is forgotten."""
     below = {"backends": {"b": {"type": "scripted", "file": "a.json", "models": {"opus": "big"}}}}
