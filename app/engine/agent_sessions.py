@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from app import errors
+from app import clock, errors
 from app.engine import plain
 from app.engine.records import Usage
 
@@ -60,6 +60,8 @@ class AgentSession:
     """How many names of ours the backend did not take, or has lost; the present one differs from them."""
     orders: tuple[str, ...] = ()
     """Orders of people to begin it again that were carried out."""
+    begun_at: str | None = None
+    """When the backend began it; None: unknown, or of no importance."""
 
     def spent(self, run_id: str, key: str, recorded: Sequence[int]) -> Usage | None:
         """
@@ -79,7 +81,13 @@ class AgentSession:
         Return the conversation as it is before it is begun again with the backend, under another name.
         """
         return dataclasses.replace(
-            self, program_session_id=None, created=False, counted=NOTHING_SPENT, told=None, names=self.names + 1
+            self,
+            program_session_id=None,
+            created=False,
+            counted=NOTHING_SPENT,
+            told=None,
+            names=self.names + 1,
+            begun_at=None,
         )
 
     @classmethod
@@ -101,6 +109,8 @@ class AgentSession:
             raise TypeError("a text is of another kind")
         if not isinstance(known.get("created", False), bool) or not isinstance(known.get("names", 0), int):
             raise TypeError("a flag or a number is of another kind")
+        if session.begun_at is not None:
+            clock.instant(session.begun_at)
         return session
 
 

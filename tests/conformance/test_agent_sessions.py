@@ -5,6 +5,7 @@ What is kept of conversations, on a folder of the machine and in memory, with an
 from __future__ import annotations
 
 import errno
+import json
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -136,6 +137,17 @@ async def test_a_first_prompt_about_to_be_sent_is_on_record(cabin: Cabin) -> Non
     assert not found.created
 
 
+async def test_a_session_of_an_earlier_version_is_read(cabin: Cabin) -> None:
+    """What an earlier version did not keep has its default."""
+    await cabin.sessions.keep(session(begun_at="2026-02-10T14:30:20.000Z"))
+    kept = json.loads(cabin.disk.read(cabin.path("session.json")))
+    earlier = {name: kept[name] for name in ("agent_session_id", "backend", "working_dir", "created")}
+    cabin.disk.write(cabin.path("session.json"), json.dumps(earlier).encode(), sync=True)
+
+    assert kept["begun_at"] == "2026-02-10T14:30:20.000Z"
+    assert await cabin.crash().find(TALK) == session()
+
+
 async def test_turns_outlive_a_crash_in_their_order(cabin: Cabin) -> None:
     """Turns that were added come back as they were, in order, over as many processes as it takes."""
     await cabin.sessions.add_turns(TALK, [SAID, ANSWERED])
@@ -170,6 +182,14 @@ async def test_a_torn_line_is_cut_off(cabin: Cabin, kept: int) -> None:
         ("session.json", b"[" * 100_000),
         ("session.json", b'{"agent_session_id": "other", "backend": "b", "working_dir": "/", "created": true}'),
         ("session.json", b'{"agent_session_id": 7, "backend": "b", "working_dir": "/"}'),
+        (
+            "session.json",
+            b'{"agent_session_id": "%s", "backend": "b", "working_dir": "/", "begun_at": 7}' % TALK.encode(),
+        ),
+        (
+            "session.json",
+            b'{"agent_session_id": "%s", "backend": "b", "working_dir": "/", "begun_at": "noon"}' % TALK.encode(),
+        ),
         ("turns.jsonl", b"{}\n"),
         ("turns.jsonl", b"[1]\n"),
         ("turns.jsonl", b'[{"role": "user"\n[]\n'),

@@ -12,7 +12,7 @@ from datetime import datetime
 from importlib import util
 from pathlib import Path
 
-from app import errors
+from app import clock, errors
 from app.agents import counting
 from app.agents.configuration import TIERS, BackendConfig
 from app.agents.programs import environment, program
@@ -36,7 +36,6 @@ class AcpBackend:
 
     def __init__(self, config: BackendConfig, surroundings: Surroundings) -> None:
         self._config, self._around = config, surroundings
-        self._begun_at: dict[str, datetime] = {}
 
     def get_name(self) -> str:
         """
@@ -60,8 +59,10 @@ class AcpBackend:
         """
         if (lack := lacks(self._config, self._around.environ)) is not None:
             raise lack
-        wish = self._wish(prompt, await self._kept(prompt))
-        await self._pass_the_minute(wish.session_id)
+        kept = await self._kept(prompt)
+        wish = self._wish(prompt, kept)
+        if kept is not None and kept.begun_at is not None:
+            await self._pass_the_minute(clock.instant(kept.begun_at))
         running = acp_agent.started(
             self._config.name,
             self._around.supervisor,
@@ -103,10 +104,9 @@ class AcpBackend:
             model=prompt.model,
         )
 
-    async def _pass_the_minute(self, session_id: str | None) -> None:
-        begun_at = self._begun_at.pop(session_id or "", None)
+    async def _pass_the_minute(self, begun_at: datetime) -> None:
         now = self._around.clock.now()
-        if begun_at is not None and (now - begun_at).total_seconds() < 60 and begun_at.minute == now.minute:
+        if begun_at.replace(second=0, microsecond=0) == now.replace(second=0, microsecond=0):
             await self._around.clock.sleep(60.5 - now.second)
 
     def _request(
@@ -136,15 +136,13 @@ class AcpBackend:
         name = self._config.name
         session_id, known_as = wish.session_id, ""
 
-        async def begun(new_id: str) -> None:
+        async def begun(conversation: acp_opening.Opened) -> None:
             nonlocal session_id
-            session_id = new_id
-            await self._begin(prompt, new_id)
+            session_id = conversation.session_id
+            await self._begin(prompt, conversation)
 
         try:
             opened = await acp_opening.opened(agent, wish, begun)
-            if opened.is_new and _MINUTELY in opened.known_as:
-                self._begun_at[opened.session_id] = self._around.clock.now()
             known_as = opened.known_as
             agent.turn.begin()
             message = program.Turn(prompt=prompt, config=self._config).message()
@@ -181,11 +179,14 @@ class AcpBackend:
             await self._keep(prompt, counting.kept(known, prompt, sums, before))
         return counting.counted(reply, sums, before)
 
-    async def _begin(self, prompt: ports.AgentPrompt, session_id: str) -> None:
+    async def _begin(self, prompt: ports.AgentPrompt, conversation: acp_opening.Opened) -> None:
+        session_id = conversation.session_id
         kept = await self._kept(prompt) or self._session(prompt, session_id)
         if kept is not None:
             named = None if session_id == kept.agent_session_id else session_id
-            await self._keep(prompt, dataclasses.replace(kept.anew(), program_session_id=named, names=kept.names))
+            begun_at = clock.stamp(self._around.clock.now()) if _MINUTELY in conversation.known_as else None
+            new = dataclasses.replace(kept.anew(), program_session_id=named, names=kept.names, begun_at=begun_at)
+            await self._keep(prompt, new)
 
     def _session(self, prompt: ports.AgentPrompt, session_id: str | None) -> agent_sessions.AgentSession | None:
         ours = prompt.agent_session_id

@@ -56,12 +56,12 @@ class Opened:
     """What else can be chosen, by the protocol's `configOptions`."""
 
 
-async def opened(agent: Agent, wish: Wish, begun: Callable[[str], Awaitable[None]]) -> Opened:
+async def opened(agent: Agent, wish: Wish, begun: Callable[[Opened], Awaitable[None]]) -> Opened:
     """
     Open a conversation.
 
     Args:
-        begun: Keeps the agent's name for a new conversation, before anything is said in it.
+        begun: Keeps what the agent calls a new conversation, before anything is said in it.
 
     Raises:
         acp.RequestError: the agent refused.
@@ -78,7 +78,7 @@ async def opened(agent: Agent, wish: Wish, begun: Callable[[str], Awaitable[None
     if conversation is None:
         answer = await agent.ask(agent.connection.new_session(wish.cwd, mcp_servers=[], **_meta(wish)))
         conversation = _opened(answer.session_id, answer, known_as, is_new=True)
-        await begun(answer.session_id)
+        await begun(conversation)
     await _choose_mode(agent, wish, conversation)
     if wish.model is not None:
         await _choose_model(agent, wish, conversation, wish.model)

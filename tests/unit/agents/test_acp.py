@@ -54,12 +54,18 @@ def store(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def make(running: supervisor.Supervisor, sessions: MemoryAgentSessions) -> Make:
-    def made(*arguments: str, kept: agent_sessions.AgentSessions = sessions, **given: Any) -> acp_backend.AcpBackend:
+    def made(
+        *arguments: str,
+        kept: agent_sessions.AgentSessions = sessions,
+        time: clock.Clock | None = None,
+        **given: Any,
+    ) -> acp_backend.AcpBackend:
         environ = {**os.environ, "CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": "another"}
         config = BackendConfig(
             **{"name": "mine", "type": "acp", "command": (sys.executable, PROGRAM, *arguments)} | given
         )
-        return acp_backend.AcpBackend(config, around.surroundings(running=running, sessions=kept, environ=environ))
+        surrounded = around.surroundings(running=running, sessions=kept, environ=environ, time=time)
+        return acp_backend.AcpBackend(config, surrounded)
 
     return made
 
@@ -281,14 +287,16 @@ class TestConversations:
 
         assert json.loads(reply.text)["history"] == ["before", "told"]
 
+    @pytest.mark.parametrize("restarts", [False, True], ids=["at once", "after a restart"])
     async def test_gemini_is_not_hurried_into_a_loss(
-        self, make: Make, say: Any, monkeypatch: pytest.MonkeyPatch
+        self, make: Make, say: Any, sessions: MemoryAgentSessions, restarts: bool
     ) -> None:
-        """Who names conversations by the minute is not asked to go on with one within the minute of its beginning."""
+        """A conversation that is named by the minute continues only once the minute of its beginning is over."""
         fake = clock.FakeClock(datetime(2026, 2, 10, 14, 30, 20, tzinfo=UTC))
-        backend = make("--name", "gemini-cli")
-        monkeypatch.setattr(backend, "_around", around.surroundings(running=backend._around.supervisor, time=fake))
+        backend = make("--name", "gemini-cli", time=fake)
         await backend.prompt(say("told", agent_session_id=OURS))
+        if restarts:
+            backend = make("--name", "gemini-cli", time=fake, kept=sessions.crashed(lose_unsynced=True))
         work = asyncio.ensure_future(backend.prompt(say("told", agent_session_id=OURS, session_created=True)))
         for _ in range(100):
             await asyncio.sleep(0)
@@ -298,6 +306,17 @@ class TestConversations:
 
         assert waits == 40.5
         assert json.loads(reply.text)["history"] == ["told", "told"]
+
+    async def test_what_does_not_name_by_the_minute_waits_for_none(self, make: Make, say: Any) -> None:
+        """Other agents continue a conversation in the minute of its beginning, and Gemini's in a later one."""
+        fake = clock.FakeClock(datetime(2026, 2, 10, 14, 30, 59, tzinfo=UTC))
+        for name, ours, seconds in (("other", OURS, 0), ("gemini-cli", "ours-too", 1)):
+            await make("--name", name, time=fake).prompt(say("told", agent_session_id=ours))
+            fake.advance(seconds)
+            again = say("told", agent_session_id=ours, session_created=True)
+            reply = await make("--name", name, time=fake).prompt(again)
+
+            assert json.loads(reply.text)["history"] == ["told", "told"]
 
 
 class TestTools:
