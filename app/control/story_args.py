@@ -181,7 +181,12 @@ class _Search:
     def _scenes(self) -> None:
         if self._clue.numbers:
             story = self._story()
-            paths = [self._path_of(story, located, SCENES) for located in story.numbered(self._clue)]
+            # Of a chapter only what is written can be looked at, unless an earlier task still writes the rest.
+            groups = [
+                located if self._planned else [one for one in located if one.paths] or located[:1]
+                for located in story.numbered(self._clue)
+            ]
+            paths = [self._path_of(story, located, SCENES) for group in groups for located in group]
             self.found[SCENES] = list(dict.fromkeys(paths))[:_MOST_PATHS]
             return
         if self._has_default(SCENES):

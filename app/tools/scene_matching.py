@@ -20,6 +20,12 @@ _CANDIDATES = 6
 _NEAREST = 3
 _PATH = re.compile(r"[^\n]{1,1024}\.(?i:md|markdown|txt|text)")
 _QUOTED = re.compile(r"[\"“‘`]([^\"“”‘’`\n]{1,200})[\"”’`]")
+# A number alone names a scene only as names of files write it, or right after what is to be done.
+_LONE = re.compile(
+    r"(?<![\w.:/#-])(?:#(\d{1,4})|(0\d{1,2})|(?:(?:prose|pacing|style|continuity|consistency)\sof|draft|write|rewrite|"
+    r"revise|redraft|review|validate|check)\s(\d{1,4})(?!\s{1,3}[^\W\d_]))(?![\w:/%'’-]|[.,]\d)",
+    re.IGNORECASE | re.ASCII,
+)
 _TASK_WORDS = frozenset(
     "draft write rewrite revise check review audit validate update analyse analyze please task do make scene chapter "
     "act part book outline scn".split()
@@ -117,7 +123,7 @@ def of_text(text: str) -> Clue:
     named = scene_numbers.in_text(text)
     quoted = tuple(match[1] for match in _QUOTED.finditer(text))
     if not named:
-        return Clue(shown=shown, titles=(bare, *quoted), text=text)
+        return Clue(shown=shown, numbers=_lone(text), titles=(bare, *quoted), text=text)
     first = named[0]
     wanted = tuple(dict.fromkeys(number for number, start, _ in named if start == first[1]))
     after = re.match(r"\s{0,2}[:,–—-]\s{0,2}[\"“‘]?([^\n.;!?\"”]{1,100})", text[first[2] :])
@@ -125,6 +131,14 @@ def of_text(text: str) -> Clue:
     titles = (after[1],) if after and len(wanted) == 1 else ()
     primary = begins is not None and begins.end() >= first[1]
     return Clue(shown=shown, numbers=wanted, sure=True, titles=(*titles, *quoted), text=text, primary=primary)
+
+
+def _lone(text: str) -> tuple[SceneNumber, ...]:
+    """
+    Return the one number that a text without labels gives, as in `review the prose of 021`.
+    """
+    found = {int(next(filter(None, match.groups()))) for match in _LONE.finditer(text)}
+    return tuple(SceneNumber(number=number, unit=None) for number in found) if len(found) == 1 else ()
 
 
 class Catalog:

@@ -14,6 +14,7 @@ from app import errors
 from app.tools import bounds, matching, outline_matching, outlines, scene_matching, scene_numbers, story_files
 from app.tools.outlines import Outline, PlannedScene
 from app.tools.scene_matching import Catalog, Clue, Target
+from app.tools.scene_numbers import SceneNumber
 from app.tools.story_files import StoryFile
 
 _NEW_FOLDER = "Scenes"
@@ -79,15 +80,17 @@ class Story:
             raise tied
         return self._by_file(clue, failures)
 
-    def numbered(self, clue: Clue) -> list[Located]:
+    def numbered(self, clue: Clue) -> list[list[Located]]:
         """
-        Return the scenes of a clue that names several numbers.
+        Return the scenes of each number of a clue: one scene, or all of a chapter, an act, a part or a book.
 
         Raises:
             errors.ToolFailed: one of them is not sure.
         """
-        each = [Clue(shown=str(number), numbers=(number,), sure=True) for number in clue.numbers]
-        return [self.locate(one) for one in each]
+        return [
+            self._within(number) or [self.locate(Clue(shown=str(number), numbers=(number,), sure=True))]
+            for number in clue.numbers
+        ]
 
     def written(self, outline: Outline, planned: PlannedScene) -> tuple[str, ...]:
         """
@@ -95,7 +98,7 @@ class Story:
         """
         known = outline_matching.catalog(outline)
         found = []
-        for file in self.scenes:
+        for file in self._near(outline):
             choice = known.choose(outline_matching.of_file(file.document))
             if choice.index == planned.index and choice.by in {"number", "title"}:
                 found.append(file.path)
@@ -105,7 +108,8 @@ class Story:
         """
         Return the path that a scene which is not written yet gets, in the manner of those that are.
         """
-        planned, outline, names = located.planned, located.outline, [file.path for file in self.scenes]
+        planned, outline = located.planned, located.outline
+        names = [file.path for file in (self.scenes if outline is None else self._near(outline))]
         if planned is None or outline is None:
             return str(PurePosixPath(folder_of(names) or _NEW_FOLDER, f"SCN-{_slug(located.label)}.md"))
         title = _slug(planned.title) if planned.title != planned.heading else ""
@@ -118,6 +122,44 @@ class Story:
         parts += [f"sc{planned.number:02}"] if planned.number is not None and len(parts) > 1 else []
         parts += [f"{planned.number:02}"] if planned.number is not None and len(parts) == 1 else []
         return str(PurePosixPath(folder, f"{'-'.join([*parts, *filter(None, [title])])}.md"))
+
+    def _within(self, number: SceneNumber) -> list[Located]:
+        """
+        Return the scenes of a chapter, an act, a part or a book; none where that is not sure.
+        """
+        wanted = {*number.within, (number.unit or "", number.number)}
+        planned = [
+            (outline, scene) for outline in self.outlines for scene in outline.scenes if wanted <= {*scene.within}
+        ]
+        if len({outline.path for outline, _ in planned}) > 1:
+            return []
+        if planned:
+            return [
+                Located(label=scene.label, paths=self.written(outline, scene), planned=scene, outline=outline)
+                for outline, scene in planned
+            ]
+        clues = [(file.path, outline_matching.of_file(file.document)) for file in self.scenes]
+        return [
+            Located(label=path, paths=(path,), planned=None, outline=None)
+            for path, clue in clues
+            if clue.numbers and wanted <= {*clue.numbers[0].within}
+        ]
+
+    def _near(self, outline: Outline) -> list[StoryFile]:
+        """
+        Return the files that may be scenes of an outline: if some are in its folder, none that are beside another one.
+        """
+        home = PurePosixPath(outline.path).parent
+        beside = {file.path for file in self.scenes if PurePosixPath(file.path).is_relative_to(home)}
+        if not beside:
+            return self.scenes
+        outlined = {PurePosixPath(file.path).parent for file in story_files.of_category(self.files, "outline")}
+        others = outlined - {home, PurePosixPath()}
+        return [
+            file
+            for file in self.scenes
+            if file.path in beside or not any(PurePosixPath(file.path).is_relative_to(other) for other in others)
+        ]
 
     def _is(self, path: str, outline: Outline, planned: PlannedScene) -> bool:
         """
@@ -239,7 +281,8 @@ def _numbers_replaced(
             if kind == "scene" or value != own[kind]:
                 return None
             continue
-        head += stem[end : place[0]] + scene_numbers.like(stem[place[0] : place[1]], value)
+        written = stem[place[0] : place[1]]
+        head += stem[end : place[0]] + (written if value == own[kind] else scene_numbers.like(written, value))
         end = place[1]
     return head + letter, bool(re.search(r"[^\W\d_]{2}", stem[end:]))
 

@@ -64,6 +64,19 @@ PROJECTS = {
 }
 
 
+# Without the one outline that names new scenes.
+OTHERS = {
+    "books": {
+        "Book One/outline.md": plan(("Scene I: Dawn", "a"), ("Scene II: Night", "b")),
+        "Book Two/outline.md": plan(("Scene I: Dusk", "c")),
+        "Book One/Scenes/scene-i.md": "x",
+        "Book Two/Scenes/scene-i.md": "x",
+        "Canon/anna.md": CARD,
+    },
+    "bare": {"Scenes/ch03_sc1.md": "x", "Scenes/ch03_sc2.md": "x", "Scenes/ch04_sc1.md": "x", "Scenes/021.md": "x"},
+}
+
+
 def found(root: Path, description: str, **more) -> story_args.Found:
     """
     Route a description and look for what is missing in a project.
@@ -95,6 +108,21 @@ def found(root: Path, description: str, **more) -> story_args.Found:
         ("titles", "Draft scene The Well", {"scene_path": "Scenes/The Well.md", "canon_paths": ["Characters"]}),
         ("acts", "Draft act II, scene 1", {"scene_path": "Act II/Scene 1.md", "outline_path": "beats.md"}),
         ("numbered", "Draft scene 22", {"scene_path": "scenes/22-the-storm.md", "canon_paths": ["cast"]}),
+        (
+            "chapters",
+            "Check continuity of chapter 1",
+            {"scene_paths": [f"manuscript/ch01_sc{n}.md" for n in (1, 2)]},
+        ),
+        (
+            "bare",
+            "Check chapters 3-4 for continuity",
+            {"scene_paths": [f"Scenes/ch0{n}.md" for n in ("3_sc1", "3_sc2", "4_sc1")]},
+        ),
+        ("bare", "Review the prose of 021", {"scene_path": "Scenes/021.md"}),
+        ("numbered", "Review the prose of 21", {"scene_path": "scenes/21-calm.md"}),
+        ("numbered", "Write the storm scene", {"scene_path": "scenes/22-the-storm.md"}),
+        ("books", "Draft the scene Night", {"scene_path": "Book One/Scenes/scene-ii.md"}),
+        ("books", "Draft the scene Dawn", {"scene_path": "Book One/Scenes/scene-i.md"}),
         ("numbered", "Validate scene 21", {"scene_path": "scenes/21-calm.md", "outline_path": "notes/outline.md"}),
     ],
 )
@@ -102,7 +130,7 @@ def test_a_description_is_enough(tmp_path, project, description, args):
     """
     Scene, outline and cards are found whatever their manner, and a new scene is named in the manner of the others.
     """
-    stories.write(tmp_path, PROJECTS[project])
+    stories.write(tmp_path, (PROJECTS | OTHERS)[project])
     answer = found(tmp_path, description)
 
     assert answer.questions == {}
@@ -122,6 +150,7 @@ def test_a_description_is_enough(tmp_path, project, description, args):
         ("prefixed", "Draft scenes 2 and 3", "scene_path", "scene_ambiguous", "Scene 2 “The Scales” or Scene 3"),
         ("prefixed", "Validate scene 11", "scene_path", "scene_not_written", "“The New Scales” has no file yet"),
         ("chapters", "Draft scene 2", "scene_path", "scene_ambiguous", "Chapter 1, Scene 2 or Chapter 2, Scene 2"),
+        ("prefixed", "Draft a scene with 3 guests", "scene_path", "scene_not_found", "surely means"),
         ("empty", "Draft scene 2", "canon_paths", "not_found", "Which files are the canon cards?"),
         ("empty", "Review outline", "outline_path", "not_found", "Which file is the outline?"),
         ("empty", "Consistency check", "scene_paths", "not_found", "Which files are the scenes?"),
