@@ -22,7 +22,7 @@ UNSAFE = "unsafe_variable"
 WORDS = ("word", "concatenation", "raw_string", "ansi_c_string", "string", "translated_string")
 """Nodes of the parser that are one word of a command, or a part of one."""
 
-_COMPARE = "compare in a condition of the recipe, or with [ ]"
+_COMPARE = "compare in a condition of the recipe, or with [ ], and calculate with expr"
 _CODE = f"is evaluated by Bash, with what the value may hide; {_COMPARE}"
 _NAME = "names a variable of the shell, whose index Bash evaluates"
 _SHELL = "is read as code by the shell that this starts; pass it as an argument: bash -c 'echo \"$1\"' _ {{name}}"
@@ -65,6 +65,14 @@ _CODE_OPTION = re.compile(r"-[a-z]*c[a-z]*")
 _INTEGER_OPTION = re.compile(r"[-+][a-zA-Z]*[in][a-zA-Z]*")
 _OF_PREFIX = re.compile(r"-|[A-Za-z_][A-Za-z0-9_]*=|[0-9.]+[a-z]?\Z")
 _COMPARED = re.compile(rf"(\S+)\s+{_NUMERIC}\s+(\S+)")
+_LENGTH = re.compile(r"\$\{#[^}]*\}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_COUNTERS = {
+    "wc": re.compile(r"wc"),
+    "grep": re.compile(r"-[EFGPhinsvwx]*c[a-zA-Z]*|--count"),
+    "jq": re.compile(r"(?:.*\|)?\s*length\s*", re.DOTALL),
+}
+"""Programs that print nothing but numbers if one of their words is like this."""
 _COUNTING = ("arithmetic_expansion", "subscript", "postfix_expression", "ternary_expression")
 _NO_WORDS = ("variable_assignment", "file_redirect", "herestring_redirect", "heredoc_redirect")
 _DEFAULTS = (":-", "-", ":=", "=", ":+", "+")
@@ -91,7 +99,7 @@ def check(shell: Shell, node: Node) -> None:
     Raises:
         Unsafe: no value can be filled in there.
     """
-    child, word = node, node
+    child, word, unprinted = node, node, False
     while (around := shell.around(child)) is not None:
         if child.type in WORDS:
             word = child
@@ -101,7 +109,8 @@ def check(shell: Shell, node: Node) -> None:
             raise Unsafe(DOLLAR)
         if around.type not in _AROUND:
             raise Unsafe(_PATTERN if around.type == "regex" else ELSEWHERE)
-        if around.type in _RULES:
+        unprinted = unprinted or _unprinted(shell, around, child)
+        if around.type in _RULES and not (unprinted and around.type == "variable_assignment"):
             _RULES[around.type](shell, around, child)
         if around.type == "test_command":
             _in_test(shell, around, word)
@@ -111,6 +120,33 @@ def check(shell: Shell, node: Node) -> None:
 
 
 # -- what is around a place
+
+
+def _unprinted(shell: Shell, around: Node, child: Node) -> bool:
+    """
+    Tell whether a command reads a value without printing it: in a test, as a file's name, or counting it.
+    """
+    if around.type == "pipeline":
+        return _last_counters(shell).get(around.id, 0) > child.start_byte
+    if around.type in ("command", "redirected_statement") and child.type in _NO_WORDS:
+        return child.type != "variable_assignment" and _counts(shell, around)
+    return around.type in ("test_command", "file_redirect")
+
+
+@lru_cache(maxsize=1)
+def _last_counters(shell: Shell) -> Mapping[int, int]:
+    """
+    Return where the last program of each pipeline begins that prints nothing but numbers.
+    """
+    pairs = ((around, one) for around in shell.all("pipeline") for one in around.children)
+    return {around.id: one.start_byte for around, one in pairs if _counts(shell, one)}
+
+
+def _counts(shell: Shell, node: Node) -> bool:
+    command = node.child_by_field_name("body") if node.type == "redirected_statement" else node
+    words = _words(shell, command)[0] if command is not None and command.type == "command" else ()
+    counter = _COUNTERS.get(_base(words[0])) if words else None
+    return counter is not None and any(counter.fullmatch(word) for word in words)
 
 
 def _in_substitution(shell: Shell, around: Node, child: Node) -> None:
@@ -269,12 +305,33 @@ def _effective(words: tuple[str, ...]) -> int:
 @lru_cache(maxsize=1)
 def _counted(shell: Shell) -> frozenset[str]:
     """
-    Return the variables of the shell that a command reads as numbers.
+    Return the variables of the shell that a command reads as numbers, those that they are made of included.
     """
     # Of a subscript only the index, not the array.
     sources = [shell.source(one).partition("[")[2] for one in shell.all("subscript")]
     sources += [shell.source(one) for one in shell.all("arithmetic_expansion")]
     sources += [shell.source(one) for one in shell.all("compound_statement") if shell.source(one).startswith("((")]
     sources += [shell.source(one).partition("))")[0] for one in shell.all("c_style_for_statement")]
-    sources += [" ".join(found) for one in shell.all("test_command") for found in _COMPARED.findall(shell.source(one))]
-    return frozenset(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", " ".join(sources)))
+    # A test in single brackets takes nothing but numbers.
+    tests = [shell.source(one) for one in shell.all("test_command") if shell.source(one).startswith("[[")]
+    sources += [" ".join(found) for one in tests for found in _COMPARED.findall(one)]
+    waiting, counted = _VARIABLE.findall(_LENGTH.sub("", " ".join(sources))), set[str]()
+    made = _copies(shell)
+    while waiting:
+        name = waiting.pop()
+        if name not in counted:
+            counted.add(name)
+            waiting += made.get(name, ())
+    return frozenset(counted)
+
+
+def _copies(shell: Shell) -> Mapping[str, list[str]]:
+    """
+    Return the variables that each variable of the shell is put together from, without what commands print.
+    """
+    made = dict[str, list[str]]()
+    for one in shell.all("variable_assignment"):
+        name, _, value = shell.source(one).partition("=")
+        if "$(" not in value and "`" not in value:
+            made.setdefault(name.rstrip("+"), []).extend(_VARIABLE.findall(_LENGTH.sub("", value)))
+    return made

@@ -176,8 +176,32 @@ def test_usual_quoting_is_accepted(word: str, statement: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("command", "accepted"),
+    [
+        (f'n=$(echo {X} | wc -l)\nif [ "$n" -gt 0 ]; then echo $((n + 1)); fi', True),
+        (f"n=$(wc -l < {X} | tr -d ' ' || echo 0); (( n > 3 ))", True),
+        (f"n=$(jq '.files | length' <<'EOF'\n{X}\nEOF\n); [[ $n -gt 0 ]]", True),
+        (f"n=$([ {X} = yes ] && echo 1 || echo 0); echo $((n))", True),
+        (f"a=({X} b); for ((i = 0; i < ${{#a[@]}}; i++)); do :; done", True),
+        (f'most={X}; [ 3 -ge "$most" ]', True),
+        (f"n=$(echo {X}); echo $((n))", False),
+        (f"n=$(wc -l {X}); echo $((n))", False),
+        (f"n=$(wc -l < a | sed s/1/{X}/); echo $((n))", False),
+        (f"n=$(wc -l < a; echo {X}); echo $((n))", False),
+        (f'given={X}; n=${{given:-3}}; m="$n"; echo $((m))', False),
+    ],
+)
+def test_what_becomes_a_number_is_refused_and_nothing_else(command: str, accepted: bool) -> None:
+    """
+    A value may be counted or tested, whatever is done with the outcome, and never be calculated with.
+    """
+    assert [problem.code for problem in commands.problems(command)] == ([] if accepted else ["evaluated_variable"])
+
+
+@pytest.mark.parametrize(
     "command",
     [
+        f"n=$(echo {X}" + "|cat" * 8_000 + ")", f"echo {X}" + f"|{X}|wc" * 490 + "|wc" * 9_000,
         "(" * 30_000 + X, '"$(' * 10_000 + X, "`" * 30_000 + X, "cat <<A\n" + "$(a) " * 6_000 + f"{X}\nA",
         "'" * 30_000 + X, f"echo {X} " * 499 + "a " * 10_000, "cat <<A\n" + "a\\\n" * 9_000 + f"{X}\nA",
         f"a={X};" * 499 + "((b));" * 4_000, "[[ a == b && " * 2_000 + X, "<<A " * 8_000 + X, f"{X} " * 9_000,
