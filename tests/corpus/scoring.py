@@ -1,8 +1,9 @@
 """
 Scoring of the story tools on the corpus of planted contradictions.
 
-Each book is checked through the tool's own interface, as the recipe `analytical_consistency` calls it. A planted item
-counts as found if a finding of its kind cites two of its places; a finding that finds none is a false alarm.
+Each book is checked through the tool's own interface, as the recipe `analytical_consistency` calls it. Short passages
+are checked so, too, each as a project of its own. A planted item counts as found if a finding of its kind cites two of
+its places. Any other finding is a false alarm.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -43,6 +45,7 @@ _KIND_OF = {
     "place_side": "place_side",
     "status": "death",
     "died": "death",
+    "cause": "death",
     "owner": "possession",
     "date": "dates_order",
     "weekday": "dates_order",
@@ -77,9 +80,8 @@ def score(folder: Path, truth: Mapping[str, Any]) -> Score:
     Run the tool on one book and compare its findings with what was planted.
     """
     scenes = [str(path.relative_to(folder)) for pattern in truth["scenes"] for path in sorted(folder.glob(pattern))]
-    output = ConsistencyChecker().execute(
-        {"scene_paths": scenes, "canon_paths": list(truth["canon"])}, Workspace(folder)
-    )
+    canon = {"canon_paths": list(truth["canon"])} if truth["canon"] else {}
+    output = ConsistencyChecker().execute({"scene_paths": scenes, **canon}, Workspace(folder))
     files = {str(p.relative_to(folder)): p.read_text() for p in folder.rglob("*") if p.is_file()}
     result = Score(book=folder.name, words=sum(len(text.split()) for text in files.values()), summary=output.summary)
     quotes = {item["id"]: [place["quote"] for place in item["places"]] for item in truth["planted"]}
@@ -160,6 +162,28 @@ def books(half: str, corpus: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
         yield folder, json.loads(truth.read_text())
 
 
+def passages(corpus: Path, root: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """
+    Yield the folder and the truth of each short passage, written out below a folder as a project of its own.
+    """
+    for item in (
+        item for path in sorted((corpus / "passages").glob("*.json")) for item in json.loads(path.read_text())
+    ):
+        folder = root / item["id"]
+        for path, text in item["files"].items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text)
+        yield (
+            folder,
+            {
+                "scenes": ["scenes/**/*.md"],
+                "canon": sorted(path for path in item["files"] if not path.startswith("scenes/")),
+                "planted": [item] if item["contradiction"] else [],
+                "look_alikes": [] if item["contradiction"] else [item],
+            },
+        )
+
+
 def outcome(one: Score) -> dict[str, Any]:
     """
     Return what was found in a book, in the form in which it is kept as a floor.
@@ -167,7 +191,17 @@ def outcome(one: Score) -> dict[str, Any]:
     return {"found": sorted(one.found), "false_alarms": [finding["message"] for finding in one.false]}
 
 
-def table(scores: Sequence[Score]) -> list[str]:
+def outcome_of_all(scores: Sequence[Score]) -> dict[str, Any]:
+    """
+    Return what was found in short passages: the ids that were found, and those with a false alarm.
+    """
+    return {
+        "found": sorted(name for one in scores for name in one.found),
+        "false_alarms": {one.book: outcome(one)["false_alarms"] for one in scores if one.false},
+    }
+
+
+def table(scores: Sequence[Score], what: str = "books") -> list[str]:
     """
     Return recall for each kind, and false alarms, as a table.
     """
@@ -186,7 +220,7 @@ def table(scores: Sequence[Score]) -> list[str]:
     rows += [
         "",
         (
-            f"{len(scores)} books, {words:,} words: {alarms} false alarms, {_rate(alarms, words)} for 10,000 words; "
+            f"{len(scores)} {what}, {words:,} words: {alarms} false alarms, {_rate(alarms, words)} for 10,000 words; "
             f"{similar} of them at a look-alike."
         ),
     ]
@@ -201,12 +235,12 @@ def _rate(alarms: int, words: int) -> str:
     return f"{10_000 * alarms / words:.2f}" if words else "–"
 
 
-def write(path: Path, half: str, rows: Sequence[str]) -> None:
+def write(path: Path, part: str, rows: Sequence[str]) -> None:
     """
-    Replace the table of a half between its marks in a page.
+    Replace the table of a part of the corpus between its marks in a page.
     """
     text = path.read_text()
-    begin, end = f"<!-- {half} half: begin -->", f"<!-- {half} half: end -->"
+    begin, end = f"<!-- {part}: begin -->", f"<!-- {part}: end -->"
     before, _, rest = text.partition(begin)
     _, _, after = rest.partition(end)
     path.write_text(f"{before}{begin}\n" + "\n".join(rows) + f"\n{end}{after}")
@@ -214,10 +248,10 @@ def write(path: Path, half: str, rows: Sequence[str]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """
-    Score a half and print its table.
+    Score a part of the corpus and print its table.
     """
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("half", choices=["first", "second"])
+    parser.add_argument("part", choices=["first", "second", "passages"])
     parser.add_argument("--corpus", type=Path, default=CORPUS)
     parser.add_argument("--book")
     parser.add_argument("--record", action="store_true", help="keep what was found as the floor that a test holds")
@@ -225,18 +259,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--verbose", action="store_true")
     given = parser.parse_args(arguments)
     scores = []
-    for folder, truth in books(given.half, given.corpus):
-        if given.book in {None, folder.name}:
-            scores.append(score(folder, truth))
-            if given.verbose:
-                _explain(scores[-1], truth)
-    rows = table(scores)
+    with tempfile.TemporaryDirectory() as root:
+        short = given.part == "passages"
+        read = passages(given.corpus, Path(root)) if short else books(given.part, given.corpus)
+        for folder, truth in read:
+            if given.book in {None, folder.name}:
+                scores.append(score(folder, truth))
+                if given.verbose:
+                    _explain(scores[-1], truth)
+    rows = table(scores, "passages" if short else "books")
     print("\n".join(rows))
     if given.record:
-        floor = {one.book: outcome(one) for one in scores}
-        (CORPUS / f"{given.half}.found.json").write_text(json.dumps(floor, indent=2) + "\n")
+        floor = outcome_of_all(scores) if short else {one.book: outcome(one) for one in scores}
+        (CORPUS / f"{given.part}.found.json").write_text(json.dumps(floor, indent=2) + "\n")
     if given.write:
-        write(given.write, given.half, rows)
+        write(given.write, given.part, rows)
 
 
 def _explain(one: Score, truth: Mapping[str, Any]) -> None:

@@ -239,7 +239,7 @@ def _contradict(result: Comparison, read: Sequence[Passage]) -> None:
         Contradiction(one=one, other=other, versions=(one, other)) for one, other in calendar_dates.next_days(days)
     ]
     for (kind, attribute, *_), told in groups.items():
-        if kind == "death":
+        if attribute == "status":
             _contradict_deaths(result, told)
         elif kind == "possession" and attribute == "possession":
             result.comparisons += max(len(told) - 1, 0)

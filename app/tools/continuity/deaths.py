@@ -14,58 +14,127 @@ from app.tools.continuity.passages import Passage
 from app.tools.continuity.roster import Roster
 
 _P = rf"(?P<p>{vocabulary.PERSON})"
+_JEST = r"(?! (?:of )?(?:laughing|laughter|boredom|shame|curiosity|embarrassment|envy|joy|fright|to know|to see|for (?:a|an|some)\b|away|down))"
 _DIED = (
-    r"(?:died|dies|has died|had died|perished|drowned|was drowned|had drowned|was (?:killed|hanged|murdered|buried|shot dead|"
-    r"stabbed to death|beheaded|burned to death|lost at sea)|had been (?:killed|hanged|murdered|buried|drowned|shot)|"
+    r"(?:died|dies|has died|had died|perished|drowned|was drowned|had drowned|(?:was|were) (?:killed|hanged|murdered|buried|shot dead|"
+    r"stabbed to death|beheaded|burned to death|lost at sea|laid to rest|found (?:dead|drowned|hanged|murdered)|no more\b(?! than))|"
+    r"had been (?:killed|hanged|murdered|buried|drowned|shot|laid to rest)|has been (?:killed|hanged|murdered|buried)|"
     r"(?:is|was|lay|lies|had been|has been|being) (?:[a-z-]+ ){0,3}?(?:dead|buried)(?! (?:tired|sure|certain|set|on|ahead|asleep|calm|drunk|serious|"
     r"right|against|to|of night|in a|in thought|in work|under a))|passed away|"
-    r"breathed (?:his|her|@[?~]?\d+'s) last|bled to death|froze to death|did not wake|stopped breathing)"
+    r"(?:had )?(?:breathed|drawn|drew) (?:his|her|@[?~]?\d+'s) last|bled to death|froze to death|starved to death|burned to death|"
+    r"(?:did not|never) wake(?: up)?(?: again)?(?=[,.;]|$)|never woke(?: up)?(?: again)?(?=[,.;]|$)|stopped breathing|"
+    r"(?:had )?(?:broke|broken) (?:his|her|@[?~]?\d+'s) neck|succumbed to|took (?:his|her|@[?~]?\d+'s) own life|"
+    r"(?:hanged|drowned|shot|poisoned) (?:himself|herself)|(?:had )?fell in (?:the war|battle)|had fallen (?:at @\d+|in (?:the war|battle))|"
+    r"(?:had )?(?:gone down|went down|was lost|had been lost) with (?:@[?~]?\d+'s|the) (?:ship|boat)|with all hands|"
+    r"(?:is|was|had been|has been|have been|lies|lay) (?:in|under) (?:the |@\d+'s )?(?:churchyard|graveyard|cemetery|ground|grave|earth)(?! floor)|"
+    r"went to (?:the gallows|the scaffold))"
+)
+_KILLER = (
+    r"(?:sea|river|water|weir|fever|cholera|typhus|plague|pox|smallpox|consumption|influenza|pneumonia|cancer|war|flood|"
+    r"avalanche|bullet|fire|winter|drink|frost|cold|mine|quarry|pit|storm|flames|rope|hangman|epidemic|childbed|stroke|fall)"
 )
 _RULES = (
-    re.compile(rf"{_P}(?!'s)(?:,? who)? (?:[a-z]+ly )?{_DIED}\b(?! (?:to )?(?:know|see|laugh))", re.IGNORECASE),
+    re.compile(rf"{_P}(?!'s)(?:,? who)? (?:[a-z]+ly )?{_DIED}\b{_JEST}", re.IGNORECASE),
     re.compile(
-        rf"{_P}'s (?:own )?(?:death|corpse|grave|funeral|murder|burial|coffin|headstone|gravestone|tomb|dead body|wake|widow|widower|ghost)\b",
+        rf"{_P}'s (?:own )?(?:death|corpse|grave|funeral|murder|burial|coffin|headstone|gravestone|tomb|tombstone|dead body|wake|widow|widower|ghost|"
+        r"heart (?:had )?stopped|last breath|execution)\b",
         re.IGNORECASE,
     ),
     re.compile(
-        rf"\b(?:death|corpse|grave|funeral|murder|body|burial|coffin|headstone|tomb|widow|widower) of (?:the late |poor |old )?{_P}(?!'s)",
+        rf"\b(?:death|corpse|grave|funeral|murder|body|burial|coffin|headstone|tomb|widow|widower|execution|hanging) of (?:the late |poor |old )?{_P}(?!'s)",
         re.IGNORECASE,
     ),
-    re.compile(rf"\b(?:the late|poor dead) (?:[A-Z][a-z]+ )?{_P}", re.IGNORECASE),
     re.compile(
-        rf"\b(?:buried|bury|burying|hanged|killed|murdered|mourned|mourning for|shot and killed|laid out) (?:poor |old |[A-Z][a-z]+ ){{0,2}}{_P}(?!'s)",
+        rf"\b(?:the late|poor dead|the dead|@[?~]?\d+'s late (?:husband|wife|father|mother|brother|sister),?) (?-i:[A-Z][a-z]+ )?{_P}(?!'s)",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        rf"\b(?:buried|bury|burying|hanged|killed|murdered|mourned|mourning for|shot and killed|laid out|beheaded) (?:poor |old |(?-i:[A-Z][a-z]+ )){{0,2}}{_P}(?!'s)",
         re.IGNORECASE,
     ),
     re.compile(
         rf"{_P}(?:, dead|, who was dead| dead)\b(?= (?:these|and buried|in the ground|for|since|now|at last|on the|,|\.))",
         re.IGNORECASE,
     ),
+    re.compile(
+        rf"\b{_KILLER} (?:that |which )?(?:had |has )?(?:took|taken|killed|drowned|carried off|claimed|swallowed|finished) {_P}(?!'s)",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        rf"\b(?:quarry|roof|wall|cliff|mine|tree|tunnel) (?:had )?(?:came|come) down (?:on|upon) {_P}(?!'s)",
+        re.IGNORECASE,
+    ),
+    re.compile(rf"\b(?:lost|losing|lose) (?-i:[A-Z][a-z]+ )?{_P} (?:to|in) (?:the |a )?{_KILLER}\b", re.IGNORECASE),
+    re.compile(
+        rf"\b(?:laid|lowered|lowering|laying|carried|put) {_P} (?:to rest|(?:in|into|to) (?:the |@[?~]?\d+'s )?(?:earth|ground|grave|churchyard|graveyard|coffin))\b",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        rf"\b(?:buried|bury|burying) (?:the|our|my|@[?~]?\d+'s) [a-z]+(?:,|[^.!?@]{{0,60}}[;:] poor) (?-i:[A-Z][a-z]+\.? )?{_P}(?!'s)",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        rf"\bclosed {_P}'s eyes (?:for @[?~]?\d+|and (?:crossed|stopped|covered|folded)|for the last)", re.IGNORECASE
+    ),
 )
+_CAUSES = {
+    "water": r"drown\w*|the weir\b|lost at sea|the (?:sea|river|water)\b (?:had )?(?:took|taken|claimed|swallowed|killed)|went down with|gone down with",
+    "illness": r"fever|consumption|cholera|typhus|plague|smallpox|influenza|pneumonia|cancer|diphtheria|(?:his|her|@[?~]?\d+'s) lungs|phthisis|measles|illness",
+    "the rope": r"hanged|gallows|hangman|the rope",
+    "a shot": r"shot\b|bullet",
+    "war": r"killed in (?:action|the war)|in (?:battle|the war)|at the front|flanders|in the trenches",
+    "a fall": r"broke\w* (?:his|her|@[?~]?\d+'s) neck|fell from|fell off|fallen from|a fall from|thrown from|thrown by",
+    "fire": r"burned to death|burnt to death|in the (?:fire|flames)\b|the fire (?:had )?(?:took|killed)",
+    "a blade": r"stabbed|knife|beheaded",
+    "poison": r"poison\w*|arsenic",
+    "fallen rock": r"(?:quarry|roof|wall|cliff|mine|tunnel|tree) (?:had )?(?:came|come) down|avalanche|rockfall|cave-in|crushed",
+    "childbirth": r"childbirth|childbed|giving birth",
+    "old age": r"old age|in (?:his|her|@[?~]?\d+'s) sleep",
+}
+_CAUSES_READ = {name: re.compile(rf"\b(?:{words})", re.IGNORECASE) for name, words in _CAUSES.items()}
 _CARD = re.compile(rf"{_P}'s (?:died|death|date of death|status|fate|grave|state|end) : (?P<v>.+)", re.IGNORECASE)
 _CARD_DEAD = re.compile(
     r"^(?:dead|deceased|died|drowned|killed|murdered|buried|hanged|in the churchyard|lost)\b", re.IGNORECASE
 )
 _CARD_ALIVE = re.compile(r"^(?:alive|living)\b", re.IGNORECASE)
 _ACTS = re.compile(
-    rf"{_P}(?!'s)(?:,? (?:[a-z]+ly|himself|herself|too|then|only))? (?P<v>[a-z]+ed|{'|'.join('said asked came went stood sat took gave held ran rose spoke shook turned put laid drew led made got fell began met brought caught sent told wrote read smiled lit let kept set cut drank ate wore bent threw blew swore sang saw heard looked leaned shut stepped nodded grinned is waits says comes goes stands sits'.split())})\b",
+    rf"{_P}(?!'s)(?:,? (?:[a-z]+ly|himself|herself|too|then|only)|, (?!and\b|but\b|or\b)[^,.;:@]{{3,50}},)? (?P<v>[a-z]+ed|(?:was|is) (?!being\b|lying\b|missing\b)[a-z]+ing|"
+    rf"{'|'.join('said asked came went stood sat took gave held ran rose spoke shook turned put laid drew led made got fell began met brought caught sent told wrote read smiled lit let kept set cut drank ate wore bent threw blew swore sang saw heard looked leaned shut stepped nodded grinned spat swung slid fed rode rang swept is waits says comes goes stands sits'.split())})\b",
     re.IGNORECASE,
 )
 _SAYS = re.compile(rf"\b(?:{vocabulary.SPEECH_VERBS}) (?:(?:old|young|the) )?{_P}(?!'s)", re.IGNORECASE)
+_MET = re.compile(
+    rf"\b(?:met|greeted|kissed|thanked|embraced|shook hands with|nodded (?:to|at)|waved (?:to|at)|danced with|beside them,) {_P}(?!'s)(?! (?:had|was to|in (?:@|the (?:spring|summer|autumn|winter))))",
+    re.IGNORECASE,
+)
+_ADDRESSED = re.compile(rf"\byou\b[^.!?@]{{0,60}}, {_P}\?")
 _OBJECT = re.compile(r"\b(?:to|from|of|with|for|by|near|than|about) $")
+_ELSEWHEN = re.compile(
+    r"\b(?:dreamt?|dreamed|remember\w*|recall\w*|memory|memories|ghost|portrait|photograph|painting|diary|years? (?:ago|before|earlier)|"
+    r"(?:winters?|summers?|weeks|months|days|nights|springs|autumns) (?:ago|before|earlier)|the (?:day|night|year|morning|time|winter|summer) (?:that |when |@)|"
+    r"in the days|in those days|thought of|said to have|believed|as though|used to|tombstone|headstone|spirit|prayed|imagin\w+|story of|tale of)\b",
+    re.IGNORECASE,
+)
+_LOOKS_BACK = re.compile(
+    r"\b(?:remember\w*|dreamt?|dreamed|(?:years?|winters?|summers?|springs|autumns) (?:ago|before|earlier)|in those days|ghost)\b"
+)
 _NOT_SEEN = re.compile(
-    r"\b(?:had|dreamt?|dreamed|remember\w*|recall\w*|memory|ghost|grave|tomb\w*|portrait|photograph|letter|diary|once|always|"
-    r"used|would|could|if|never|years? (?:ago|before)|when|since|before|after|until|whom|which|that|whose|who|what|the (?:day|"
-    r"night|year|morning|time|winter|summer)|died|dead|buried|killed|drowned|late|last|voice|as though|like|where|because|"
-    r"thought of|name|said to have|believed|in the days|left|meant|called|lived|loved|taught|built|owned)\b",
+    r"\b(?:had|once|always|would|could|if|never|when|since|before|after|until|whom|which|that|whose|who|what|died|dead|"
+    r"buried|killed|drowned|late|last|voice|like|where|because|name|left|meant|called(?! (?:from|out|down|up|across|to|over))|lived|loved|taught|built|owned|letter|grave|tomb\w*)\b",
     re.IGNORECASE,
 )
 _PRESUMED = re.compile(
-    r"\b(?:thought|believed|presumed|said|reported|supposed|taken|given up|rumou?r\w*|as if|seemed|feared|half|nearly|almost|"
+    r"\b(?:thought|believed|presumed|said|reported|supposed|taken|given up|rumou?r\w*|as if|seemed|feared|half(?! the\b)|nearly|almost|"
     r"think|thinks|believe|believes|they say|not|never|if|might|would|could|may|until|till|before|when|dream\w*|unless|like|"
     r"wish\w*|imagin\w*|as good as|list\w*|papers?|lie|lied|lying|must be|must have|will|shall|want\w*|than|told (?:me|us|him|her) that|"
     r"told (?:me|us|him|her|@[?~]?\d+) @)\b",
     re.IGNORECASE,
 )
+
+
+_NO_WAKING = re.compile(r"(?:did not|never) w[ao]ke", re.IGNORECASE)
+_SENTENCE_PART = re.compile(r"[;!?]|\.(?= |$)|, (?:but|while|so) ")
+_NEAR = 130
 
 
 def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
@@ -79,12 +148,13 @@ def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
         for match in rule.finditer(text):
             number, sure = facts.person(match)
             before = facts.clause(text, match.start())
-            if _is_presumed(before) or _is_presumed(match[0]) or text.endswith("?"):
+            if _is_presumed(before) or _is_presumed(_NO_WAKING.sub("", match[0])) or text.endswith("?"):
                 continue
             pronoun = "~" in match["p"] and (match.start("p") > 1 or passage.is_spoken)
             if roster.is_person(number):
                 yield _fact(passage, roster, number, sure and not pronoun, "dead")
-    if not passage.is_spoken and not passage.is_card and not passage.is_flashback:
+                yield from _of_what(passage, roster, number, sure, match)
+    if not passage.is_card and not passage.is_flashback:
         yield from _seen(passage, roster)
 
 
@@ -92,13 +162,37 @@ def _is_presumed(text: str) -> bool:
     return bool(_PRESUMED.search(re.sub(r"\bMay\b", "", text)))
 
 
+def _of_what(passage: Passage, roster: Roster, number: int, sure: bool, match: re.Match[str]) -> Iterator[Fact]:
+    """
+    Yield of what and in which year somebody died, where the same clause says it.
+    """
+    end = _SENTENCE_PART.search(passage.text, match.end())
+    stretch = passage.text[match.start() : end.start() if end else len(passage.text)][:_NEAR]
+    if facts.is_unreal(passage, match.start(), match.end()):
+        return
+    causes = [name for name, words in _CAUSES_READ.items() if words.search(stretch)]
+    if len(causes) == 1:
+        yield _fact(passage, roster, number, sure, causes[0], "cause")
+    years = {date.year for date in dates.find(stretch, bare_years=True)}
+    year = years.pop() if len(years) == 1 else None
+    if year is not None:
+        yield _fact(passage, roster, number, sure, str(year), "died", dates.StoryDate(year=year))
+
+
 def _seen(passage: Passage, roster: Roster) -> Iterator[Fact]:
-    for rule in (_ACTS, _SAYS):
-        for match in rule.finditer(passage.text):
+    text = passage.text
+    if _LOOKS_BACK.search(passage.context):
+        return
+    for rule in (_ADDRESSED,) if passage.is_spoken else (_ACTS, _SAYS, _MET):
+        for match in rule.finditer(text):
             number, sure = facts.person(match)
-            if _OBJECT.search(passage.text, 0, match.start()):
+            if _OBJECT.search(text, 0, match.start()) or _ELSEWHEN.search(text, 0, match.end() + 12):
                 continue
-            if roster.is_person(number) and not _NOT_SEEN.search(passage.text[: match.end() + 12]):
+            before = "" if passage.is_spoken else facts.clause(text, match.start()).rpartition(",")[2]
+            acts = match.groupdict().get("v") or match[0]
+            if roster.is_person(number) and not _NOT_SEEN.search(
+                f"{before} {acts}{text[match.end() : match.end() + 12]}"
+            ):
                 yield _fact(passage, roster, number, sure, "alive")
                 return
 
@@ -112,16 +206,25 @@ def _carded(passage: Passage, roster: Roster, match: re.Match[str]) -> Iterator[
     is_death = field in {"died", "death", "date of death", "grave"} or _CARD_DEAD.match(value)
     if is_death and not _is_presumed(value):
         yield _fact(passage, roster, number, True, "dead")
+        yield from _of_what(passage, roster, number, True, match)
 
 
-def _fact(passage: Passage, roster: Roster, number: int, sure: bool, value: str) -> Fact:
+def _fact(
+    passage: Passage,
+    roster: Roster,
+    number: int,
+    sure: bool,
+    value: str,
+    attribute: str = "status",
+    data: object = None,
+) -> Fact:
     return Fact(
         kind="death",
-        attribute="status",
+        attribute=attribute,
         subject=roster.name(number),
-        key=(str(number),),
+        key=("died", str(number)) if attribute == "died" else (str(number),),
         value=value,
-        data=(value, _when(passage) if value == "dead" else None),
+        data=data or (value, _when(passage) if value == "dead" else None),
         passage=passage,
         is_sure=sure,
     )
@@ -141,6 +244,8 @@ def differ(one: Fact, other: Fact) -> bool:
     """
     if isinstance(one.data, dates.StoryDate) and isinstance(other.data, dates.StoryDate):
         return one.data.contradicts(other.data)
+    if one.attribute == "cause":
+        return bool(one.data[0] != other.data[0])
     by_value = {fact.data[0]: fact for fact in (one, other)}
     dead = by_value.get("dead")
     if dead is None or len(by_value) < 2:
