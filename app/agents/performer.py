@@ -13,7 +13,7 @@ from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from app import errors, settings
-from app.agents import degeneration, reply_forms
+from app.agents import degeneration, refusals, reply_forms
 from app.agents.backends import Backends
 from app.agents.programs import conversations as conversations_of_programs
 from app.engine import (
@@ -284,8 +284,11 @@ def _nothing_said(text: str, operation: operations.AgentCall) -> records.StepErr
         message = "The agent's reply holds half of a surrogate pair, which is no character of any text."
         return records.StepError(code="lone_surrogate", message=message)
     why = abstentions.reason(text)
-    if not text and not operation.may_be_blank:
+    if not abstentions.bare(text) and not operation.may_be_blank:
         return records.StepError(code="empty_reply", message="The agent answered with nothing.")
     if why is not None and not operation.may_abstain:
         return records.StepError(code="abstained", message=f"The agent abstained: {why}")
+    # In a conversation a refusal is an answer, and whoever asks again by itself reads what was said.
+    if not operation.may_be_blank and operation.agent_session_id is None and refusals.is_refusal(text):
+        return records.StepError(code="reply_refused", message=f"The agent refused: {plain.preview(text)}")
     return None

@@ -162,7 +162,7 @@ async def test_everything_of_the_call_reaches_the_backend(backing: Backing) -> N
     assert (str(noted.working_dir), noted.key, noted.attempt) == ("/work", "brief", 1)
 
 
-@pytest.mark.parametrize("text", ["", " ", "\n\t\n"])
+@pytest.mark.parametrize("text", ["", " ", "\n\t\n", "\u200b\u00a0", "```\n```", "**  **"])
 async def test_a_reply_that_says_nothing_is_a_failure(backing: Backing, text: str) -> None:
     """An empty or blank reply never fills a slot; what it cost is still counted."""
     result = await performing(backing({"text": text, "usage": {"input_tokens": 9}})).perform(Desk().call(speech()))
@@ -172,6 +172,45 @@ async def test_a_reply_that_says_nothing_is_a_failure(backing: Backing, text: st
     assert result.error.code == "empty_reply"
     assert result.output is None
     assert result.usage == records.Usage(input_tokens=9)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I cannot help with that.",
+        "I'm sorry, but I can't assist with that request.",
+        "Unfortunately, I am unable to write this scene.",
+        "As an AI language model, I cannot create such content.",
+        "**Sorry, I won’t continue with this.**",
+    ],
+)
+async def test_a_refusal_is_a_failure(backing: Backing, text: str) -> None:
+    """What the agent said is in the message; in a conversation it is an answer."""
+    failed = await performing(backing(text)).perform(Desk().call(speech()))
+    answer = await performing(backing(text)).perform(Desk().call(speech(agent_session_id="ses_1")))
+
+    assert failed.error is not None
+    assert (failed.error.code, failed.output) == ("reply_refused", None)
+    assert failed.error.message.endswith(text)
+    assert answer.output == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I cannot help but wonder why she came.",
+        "“I cannot help with that,” she said.",
+        "I cannot find a contradiction.",
+        "I cannot write down every flaw, but pacing is the first.",
+        "She told him: I cannot do that.",
+        "I cannot do this, she thought. " + " ".join(f"Boat {number} lay still on the mud." for number in range(20)),
+    ],
+)
+async def test_words_like_those_of_a_refusal_are_a_reply(backing: Backing, text: str) -> None:
+    """A story may hold them, and a report may say what it did not find."""
+    result = await performing(backing(text)).perform(Desk().call(speech()))
+
+    assert result.output == text
 
 
 async def test_a_blank_reply_may_be_one(backing: Backing) -> None:
