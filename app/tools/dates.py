@@ -58,7 +58,7 @@ class StoryDate:
     month: int | None = None
     """1 to 12; None for a bare year."""
     day: int | None = None
-    """1 to 31; None for a bare year."""
+    """1 to 31; None for a bare year or month."""
     start: int = 0
     """Where it stands in the text."""
     end: int = 0
@@ -67,7 +67,7 @@ class StoryDate:
     def __str__(self) -> str:
         if self.month is None:
             return str(self.year)
-        named = f"{self.day} {_MONTHS[self.month - 1].capitalize()}"
+        named = f"{self.day or ''} {_MONTHS[self.month - 1].capitalize()}".strip()
         return named if self.year is None else f"{named} {self.year}"
 
     def contradicts(self, other: StoryDate) -> bool:
@@ -85,7 +85,7 @@ class StoryDate:
             return False
         own = (self.year or 0, self.month or 0, self.day or 0)
         theirs = (other.year or 0, other.month or 0, other.day or 0)
-        known = 1 if self.month is None or other.month is None else 3
+        known = 1 if None in {self.month, other.month} else 2 if None in {self.day, other.day} else 3
         return own[:known] < theirs[:known]
 
 

@@ -50,6 +50,7 @@ _KIND_OF = {
     "date": "dates_order",
     "weekday": "dates_order",
     "next_day": "dates_order",
+    "interval": "dates_order",
     "distance": "distance_travel",
     "travel_time": "distance_travel",
     "possession": "possession",

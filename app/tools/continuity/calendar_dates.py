@@ -4,6 +4,7 @@ Dates: weekdays, years and seasons of what happens, and the day on which a scene
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import re
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,13 @@ _DAY_OF = re.compile(rf"\b{_DAY},? the {_ORDINAL}\b(?! of)", re.IGNORECASE)
 _TODAY = re.compile(
     rf"\b(?:[Ii]t (?:was|is|being)|[Tt]oday (?:was|is)|[Tt]hat|[Tt]his) (?:a |an |now |only |still |on a |(?:fine|wet|cold|grey|bright|warm) )*{_DAY}\b(?! (?:when|that|before|after|last|next|morning last|he|she))"
 )
+_NAMED_TOMORROW = re.compile(
+    rf"\b(?P<r>[Tt]omorrow|[Yy]esterday)(?: (?:is|was|will be|would be|being|had been)|,) (?:a )?{_DAY}\b"
+)
+_PLANNED = re.compile(
+    r"\b(?:(?:was|were|is|are) to\b|planned|put off|put the|postponed|should have|meant to|going to|would|arranged|fixed for|will)"
+)
+_MONTH_BEFORE = re.compile(r"\b([A-Z][a-z]{2,8}),? (?:of )?(?:the year )?$")
 _NEXT = re.compile(
     rf"\b[Tt]he (?:next|following) (?:day|morning|evening) (?:was|being) (?:a |the )?{_DAY}\b|\b[Tt]he day after(?: that)? was (?:a |the )?(?P<w2>{'|'.join(day.capitalize() for day in _DAYS)})\b"
 )
@@ -45,6 +53,10 @@ _EVENTS = (
     "cave-in|armistice|eclipse|comet|christening|regatta|concert|expedition|shipwreck|great frost|big freeze|outbreak"
 )
 _THE_EVENT = re.compile(rf"\b(?:[Tt]he|[Oo]ur|{vocabulary.PERSON}'s) (?:(?!of\b)[\w'-]+ ){{0,2}}?(?P<e>{_EVENTS})\b")
+_AFTER = re.compile(
+    rf"\b(?:(?P<n>{dates.NUMBER}|an?|the) (?P<u>day|week|fortnight|month|year)s? |(?P<eve>on the eve of) )(?:(?P<how>after|before) )?"
+    rf"(?P<of>the (?:end|beginning|start|outbreak) of )?(?:the|our|{vocabulary.PERSON}'s) (?:(?!of\b)[\w'-]+ )?(?P<e>{_EVENTS})\b"
+)
 _LOOKS_BACK = re.compile(
     r"\bhad been\b|\bthat (?:year|week)\b|\b(?:years?|weeks?) (?:ago|before|earlier)\b|\b(?:last|next) (?:week|month|year)\b"
 )
@@ -94,9 +106,25 @@ def _weekdays(passage: Passage) -> Iterator[Fact]:
         month = dates.month(match["m"]) if match["m"] else scene.month
         day = dates.ordinal(match["d"]) or dates.number(match["d"])
         yield from _weekday(passage, scene.year, month, day, match["w"])
+    for match in _NAMED_TOMORROW.finditer(text):
+        if scene.day is not None and not passage.is_flashback and not passage.is_card:
+            yield from _shifted(passage, 1 if match["r"].lower() == "tomorrow" else -1, match["w"])
     for match in _TODAY.finditer(text):
         if not passage.is_flashback and not facts.is_earlier(passage) and not passage.is_card:
             yield from _weekday(passage, scene.year, scene.month, scene.day, match["w"])
+
+
+def _shifted(passage: Passage, days: int, named: str) -> Iterator[Fact]:
+    """
+    Yield the weekday of the day after or before the scene's.
+    """
+    scene = passage.date
+    try:
+        day = dt.date(scene.year or 2001, scene.month or 1, scene.day or 1) + dt.timedelta(days=days) if scene else None
+    except (ValueError, OverflowError):
+        return
+    if day is not None:
+        yield from _weekday(passage, scene.year and day.year if scene else None, day.month, day.day, named)
 
 
 def _next_day(passage: Passage) -> Iterator[Fact]:
@@ -154,7 +182,13 @@ def _weekday(passage: Passage, year: int | None, month: int | None, day: int | N
 
 def _events(passage: Passage, roster: Roster) -> Iterator[Fact]:
     text = passage.text
+    if _PLANNED.search(text):
+        return
+    counted = {match.start("e"): match for match in _AFTER.finditer(text)}
     for match in _THE_EVENT.finditer(text):
+        if match.start("e") in counted:
+            yield from _counted(passage, counted[match.start("e")])
+            continue
         window = text[max(match.start() - 60, 0) : match.end() + 60]
         date = _date_near(passage, window, match.start() - max(match.start() - 60, 0))
         if date is not None:
@@ -169,6 +203,35 @@ def _events(passage: Passage, roster: Roster) -> Iterator[Fact]:
             date = _date_near(passage, window, mention.start() - max(mention.start() - 60, 0))
             if date is not None:
                 yield _dated(passage, roster.name(number), ("event", str(number)), date)
+
+
+def _counted(passage: Passage, match: re.Match[str]) -> Iterator[Fact]:
+    """
+    Yield the date of the wedding from `On 19 June, three weeks after the wedding`.
+    """
+    found = dates.find(passage.text, bare_years=True)
+    count = 1 if match["eve"] or match["n"].lower() in {"a", "an", "the"} else dates.number(match["n"])
+    date = found[0] if len(found) == 1 else None
+    if date is None or count is None or not (match["eve"] or match["how"]):
+        return
+    sign = 1 if match["eve"] or match["how"] == "before" else -1
+    unit = "day" if match["eve"] else match["u"]
+    phase = "end" if match["of"] and " end " in match["of"] else ""
+    key = ("event", match["e"].lower() + phase)
+    if unit == "year" and date.year is not None:
+        yield _dated(passage, f"the {match['e'].lower()}", key, dates.StoryDate(year=date.year + sign * count))
+    elif unit in _LENGTHS and date.month is not None and date.day is not None:
+        try:
+            day = dt.date(date.year or 2001, date.month, date.day) + dt.timedelta(days=sign * count * _LENGTHS[unit])
+        except (ValueError, OverflowError):
+            return
+        year = date.year and day.year
+        yield _dated(
+            passage, f"the {match['e'].lower()}", key, dates.StoryDate(year=year, month=day.month, day=day.day)
+        )
+
+
+_LENGTHS = {"day": 1, "week": 7, "fortnight": 14}
 
 
 def _people(passage: Passage, roster: Roster) -> Iterator[Fact]:
@@ -212,7 +275,7 @@ def _date_near(passage: Passage, window: str, position: int) -> dates.StoryDate 
     if len(found) == 1:
         gap = window[min(position, found[0].end) : max(position, found[0].start)]
         return (
-            found[0]
+            _with_month(found[0], window)
             if len(gap) < 60 and not re.search(r"[.;!?]|\b(?:and|but|who|he|she|@\d+ had)\b", gap[-40:])
             else None
         )
@@ -221,6 +284,15 @@ def _date_near(passage: Passage, window: str, position: int) -> dates.StoryDate 
         years = 1 if ago["n"].lower() == "a" else dates.number(ago["n"])
         return dates.StoryDate(year=passage.date.year - years) if years else None
     return None
+
+
+def _with_month(date: dates.StoryDate, window: str) -> dates.StoryDate:
+    """
+    Return `March 1871` with its month, other dates as they are.
+    """
+    named = _MONTH_BEFORE.search(window[: date.start]) if date.month is None else None
+    month = dates.month(named[1]) if named else None
+    return dataclasses.replace(date, month=month) if month else date
 
 
 def _dated(passage: Passage, subject: str, key: tuple[str, ...], date: dates.StoryDate, sure: bool = True) -> Fact:

@@ -17,6 +17,7 @@ from app.tools.continuity import (
     cards,
     deaths,
     facts,
+    intervals,
     passages,
     possessions,
     relations,
@@ -36,6 +37,7 @@ _READERS: tuple[facts.Read, ...] = (
     banks.read,
     deaths.read,
     calendar_dates.read,
+    intervals.read,
     travels.read,
     relations.read,
     possessions.read,
@@ -238,7 +240,13 @@ def _contradict(result: Comparison, read: Sequence[Passage]) -> None:
     result.contradictions += [
         Contradiction(one=one, other=other, versions=(one, other)) for one, other in calendar_dates.next_days(days)
     ]
+    result.contradictions += [
+        Contradiction(one=one, other=other, versions=(one, other))
+        for one, other in intervals.conflicts(result.facts, read)
+    ]
     for (kind, attribute, *_), told in groups.items():
+        if attribute == "interval":
+            continue
         if attribute == "status":
             _contradict_deaths(result, told)
         elif kind == "possession" and attribute == "possession":
@@ -324,6 +332,8 @@ def _value_words(fact: Fact) -> set[str]:
         return set()
     if fact.kind == "place_side":
         return {fact.value, "other bank", "other side"}
+    if fact.attribute == "date" and isinstance(fact.data, dates.StoryDate) and fact.data.day:
+        return {fact.value.lower()}
     if fact.attribute == "weekday":
         return {fact.value.split()[0].lower()}
     if fact.kind == "distance_travel":

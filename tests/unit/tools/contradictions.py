@@ -130,6 +130,17 @@ FOUND: list[tuple[str, str, str, list[str]]] = [
     ("death", "said dead", "", ["\"Silas is dead,\" said Edda Marsh. \"He went in the night.\"", "Silas Penn, red in the face, hammered on the counter."]),
     ("death", "burial", "", ["They laid Silas Penn in the earth beside his wife.", "Silas Penn raised his glass and drank to the bride."]),
     ("death", "letter said", "", ["Silas Penn has been in the churchyard these four years.", "Silas Penn held the ladder, and Toby climbed."]),
+    ("dates_order", "fortnight", "", ["---\ndate: 1901-05-03\n---\nThey shut the sluice gates on the third of May.", "---\ndate: 1901-05-20\n---\nIt was three days since they had shut the sluice gates."]),
+    ("dates_order", "days ago", "", ["---\ndate: 4 June 1890\n---\nEdda Marsh arrived at Corran by the noon boat.", "---\ndate: 10 June 1890\n---\n\"I arrived at Corran a fortnight ago,\" said Edda Marsh."]),
+    ("dates_order", "passive", "", ["---\ndate: 1901-05-03\n---\nOn the hill the gallows had been finished, and Toby Lark sold the grey mare to a farmer.", "---\ndate: 1901-05-25\n---\n\"The grey mare was sold two days ago,\" said Edda Marsh."]),
+    ("dates_order", "yesterday sold", "", ["---\ndate: 1901-05-03\n---\nToby Lark signed the deed with a steady hand.", "---\ndate: 1901-05-13\n---\nYesterday Toby Lark had signed the deed, and today he was sorry."]),
+    ("dates_order", "later than told", "", ["---\ndate: 1901-05-03\n---\n\"They buried the anchor a week ago,\" said Edda Marsh.", "---\ndate: 1901-05-13\n---\nAt noon they buried the anchor under the elm."]),
+    ("dates_order", "letter date", "", ["---\ndate: 4 June 1890\n---\nThe wedding was held on 12 June.", "---\ndate: 20 June 1890\n---\nThe wedding had been on the fourteenth of June, in the rain."]),
+    ("dates_order", "three weeks", "", ["The wedding was on 12 June.", "On 19 June, three weeks after the wedding, they quarrelled."]),
+    ("dates_order", "day before", "", ["The wedding was on the twelfth of June.", "The fire broke out on the tenth of July, the day before the wedding."]),
+    ("dates_order", "after", "", ["The flood came in March 1871.", "The bridge stood until the flood of October 1871."]),
+    ("dates_order", "years after", "", ["The war ended in 1815.", "In 1830, ten years after the end of the war, the bridge was opened."]),
+    ("dates_order", "tomorrow", "", ["---\ndate: Friday 3 May 1901\n---\n\"Tomorrow is Monday,\" said Toby Lark. \"The bank will be open.\""]),
 ]  # fmt: skip
 
 INNOCENT: list[tuple[str, str, str, list[str]]] = [
@@ -223,4 +234,13 @@ INNOCENT: list[tuple[str, str, str, list[str]]] = [
     ("death", "will die", "", ["\"Silas will die of it,\" said Edda Marsh.", "Silas Penn poured the tea."]),
     ("death", "fell at", "", ["Silas Penn fell at the door and got up again.", "Silas Penn poured the tea."]),
     ("death", "lost", "", ["They lost Silas Penn in the crowd.", "Silas Penn poured the tea."]),
+    ("dates_order", "fortnight", "", ["---\ndate: 1901-05-03\n---\nThey shut the sluice gates on the third of May.", "---\ndate: 1901-05-17\n---\nIt was a fortnight since they had shut the sluice gates."]),
+    ("dates_order", "rounded", "", ["---\ndate: 1901-05-03\n---\nThey shut the sluice gates.", "---\ndate: 1901-05-25\n---\nIt was three weeks since they had shut the sluice gates."]),
+    ("dates_order", "another", "", ["---\ndate: 1901-05-03\n---\nEdda Marsh arrived at Corran.", "---\ndate: 1901-05-25\n---\nToby Lark had arrived a week ago."]),
+    ("dates_order", "twice", "", ["---\ndate: 1901-05-03\n---\nThey shut the sluice gates.", "---\ndate: 1901-05-10\n---\nThey shut the sluice gates.", "---\ndate: 1901-05-13\n---\nIt was three days since they had shut the sluice gates."]),
+    ("dates_order", "ago other", "", ["---\ndate: 1901-05-03\n---\nThey shut the sluice gates.", "---\ndate: 1901-05-25\n---\nThree days ago they had shut the shop."]),
+    ("dates_order", "weekday ok", "", ["On Thursday, the second of May 1901, they signed the deed."]),
+    ("dates_order", "tomorrow", "", ["---\ndate: Friday 3 May 1901\n---\n\"Tomorrow is Saturday,\" said Toby Lark."]),
+    ("dates_order", "day before", "", ["The wedding was on the twelfth of June.", "It rained. On 15 June, three days after the wedding, they mended the roof."]),
+    ("dates_order", "planned", "", ["The wedding was to be on 12 June.", "They put the wedding off to 19 June."]),
 ]  # fmt: skip
