@@ -158,6 +158,8 @@ class _Survey:
                 yield json_schemas.flaw((*place, "step_id"), "duplicate_step_id", f"{step_id} is the id of two steps")
             if step_id in _RESERVED_STEPS:
                 yield json_schemas.flaw((*place, "step_id"), "reserved_name", f"{step_id} is kept for the engine")
+            if isinstance(step.get("reply_schema"), dict):
+                yield from json_schemas.schema_flaws(step["reply_schema"], (*place, "reply_schema"))
             if slot in slots:
                 yield json_schemas.flaw((*place, "output_slot"), "duplicate_slot", f"{slot} is filled by two steps")
             if slot == refs.TASK:

@@ -96,6 +96,10 @@ def _agent_step() -> _Schema:
             "default": False,
             "description": "Whether the reply is held to the evidence that the agent's role requires.",
         },
+        reply_schema={
+            "type": "object",
+            "description": "JSON Schema of the object that is asked for; backends that can hold a model to it do.",
+        },
         **frozen_agents.LENGTH_FIELDS,
         **_limits(),
     )

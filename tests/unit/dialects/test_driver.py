@@ -64,6 +64,47 @@ async def test_pointers_and_artifacts():
     }
 
 
+SCHEMA = {"type": "object", "properties": {"pass": {"type": "boolean"}}, "required": ["pass"]}
+
+
+@pytest.mark.parametrize(
+    ("more", "evidence", "tier", "passed"),
+    [
+        ({}, "none", "t3", SCHEMA),
+        ({"on_cut_off": "keep"}, "none", "t3", None),
+        ({"evidence": True}, "none", "t3", SCHEMA),
+        ({"evidence": True}, "any", "t3", None),
+        ({}, "none", "t1", None),
+    ],
+)
+async def test_a_schema_is_passed_on_where_the_reply_can_be_one_object(more, evidence, tier, passed):
+    """
+    Not to micro-steps, beside a line of evidence, or where a reply without its end is kept.
+    """
+    brief, draft = bench.RECIPE["phase_b"]
+    parts = {"t3": "Write it.", "t1": "--- triage\nA\n--- finding\nB\n--- evidence\nC"}
+    registry = bench.stock({"write": parts}, {"writer": tier}, evidence)
+    pipeline = bench.Pipeline(bench.recipe(phase_b=[brief, {**draft, "reply_schema": SCHEMA, **more}]), registry)
+    await pipeline.run()
+
+    assert pipeline.asked("draft.triage" if tier == "t1" else "draft").reply_schema == passed
+
+
+async def test_a_check_reads_the_verdict_of_a_reply_with_a_schema():
+    """
+    The reply is kept whether it fits or not; the check says so.
+    """
+    brief, draft = bench.RECIPE["phase_b"]
+    check = {"check": "slot_field_equals", "slot": "prose", "field": "pass", "expected": True}
+    ended = []
+    for reply in ('{"pass": true}', '{"pass": false}', "All is well."):
+        pipeline = bench.Pipeline(bench.recipe(phase_b=[brief, {**draft, "reply_schema": SCHEMA}], dod=[check]))
+        pipeline.tables.replies["draft"] = reply
+        ended.append(await pipeline.run())
+
+    assert ended == [RunState.DONE, RunState.FAILED, RunState.FAILED]
+
+
 async def test_a_prompt_is_role_task_and_template():
     """
     An agent sees its role, the task and its template with the slots it names, and has no tools.

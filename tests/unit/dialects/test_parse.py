@@ -114,6 +114,11 @@ def test_a_declared_schema_wins():
             {"args_schema": {"properties": {"a": {"pattern": "(?!x)"}}}},
             {("$.args_schema.properties.a.pattern", "invalid_pattern")},
         ),
+        (
+            {"phase_b": [AGENT | {"reply_schema": {"properties": {"a": {"type": "strin"}}}}, WRITE]},
+            {("$.phase_b[0].reply_schema.properties.a.type", "invalid_value")},
+        ),
+        ({"phase_b": [AGENT | {"reply_schema": "object"}, WRITE]}, {("$.phase_b[0].reply_schema", "wrong_type")}),
         ({"dod": [{"check": "file_exist", "path": "x"}]}, {("$.dod[0].check", "unknown_check")}),
         ({"dod": [{"check": "file_exists"}]}, {("$.dod[0].path", "missing_field")}),
         ({"dod": [{"check": "slot_not_null", "slot": "prose", "path": "x"}]}, {("$.dod[0].path", "unknown_field")}),
