@@ -16,7 +16,7 @@ from app.tools.continuity.roster import Roster
 _P = rf"(?P<p>{vocabulary.PERSON})(?!'s)"
 _Q = rf"(?P<q>{vocabulary.PERSON})"
 _IT = rf"(?P<it>(?:the|{vocabulary.PERSON}'s|that|this|its|a|an)(?: (?!and\b|of\b|to\b|from\b|out\b|in\b|into\b|on\b|with\b|back\b|for\b|at\b|was\b|had\b|that\b|which\b|off\b|over\b)[\w'-]+){{1,4}}?|@\d+)"
-_HOLDER = r"(?:pocket|bag|belt|coat|apron|neck|satchel|purse|hand|hands|sleeve|glove|waistcoat|jacket|pack|sash|boot|finger|wrist|breast|throat|bosom|case|hat|shirt|skirt|trousers|cloak|basket|bodice|saddlebag|rucksack|palm|fist|lap|shawl|cuff)"
+_HOLDER = r"(?:pocket|bag|belt|coat|apron|neck|satchel|purse|hand|hands|sleeve|glove|waistcoat|jacket|pack|sash|boot|finger|wrist|breast|throat|bosom|case|hat|shirt|skirt|trousers|cloak|basket|bodice|saddlebag|rucksack|palm|fist|lap|shawl|cuff|knee|knees)"
 _WATER = r"(?:water|river|race|sea|weir|well|fire|flames|stove|furnace|harbour|lake|deep|waves|mud|bog|marsh|pond|current|canal|gorge|ravine|crevasse|overboard|surf|tide|millpond|millrace|stream|abyss|drain|dark|hearth|coals|grate|range|swamp|quicksand|depths|bay|moat|cistern|shaft)"
 _EVENTS = 60
 _GIVES = (
@@ -37,7 +37,29 @@ _GIVES = (
         re.IGNORECASE,
     ),
 )
+_PARTS = (
+    re.compile(
+        rf"{_P}(?:[^.;!?@]{{0,40}})? (?:pawned|sold|had pawned|had sold|gave away|had given away|traded away|auctioned|gambled away|forfeited|mislaid|had mislaid) {_IT}(?=[,.;:!?]| (?:to|for|at|in|on|and|last|when|that|with|before|because|so|by|three|two|years)\b|$)",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        rf"{_P}(?:[^.;!?@]{{0,40}})? (?:left|forgot|had left|had forgotten) {_IT} (?:behind|at home|on the (?:train|boat|bus|ship|tram|platform))\b",
+        re.IGNORECASE,
+    ),
+)
+_TAKEN = re.compile(
+    rf"\b(?:stole|stolen|made off with|ran off with|confiscated|seized|impounded) (?P<it>(?P<p>{vocabulary.PERSON})'s (?:[\w'-]+ ){{0,2}}?[\w'-]+)(?=[,.;:!?]| (?:from|and|in|on|at|out|off|while|when|that)\b|$)",
+    re.IGNORECASE,
+)
+_LOCKS = re.compile(
+    rf"{_P}(?:[^.;!?@]{{0,40}})? (?:locked|locked up|locked away|confiscated|impounded|took charge of) {_IT}(?=[,.;:!?]| (?:in|into|away|up|and)\b|$)",
+    re.IGNORECASE,
+)
 _LOSES = (
+    re.compile(
+        rf"{_P}(?:[^.;!?]{{0,60}})? (?:put|pushed|stuffed|laid|shoved|poked) {_IT} (?:in|into|on|onto) the (?:[a-z-]+ )?(?:stove|fire|flames|furnace|grate|embers|coals|incinerator|brazier)\b",
+        re.IGNORECASE,
+    ),
     re.compile(
         rf"{_IT} (?:(?!not|never|nearly|almost)[a-z]+,? ){{0,3}}?(?:went|fell|dropped|slid|sank|sprang|rolled|flew|slipped|tumbled|skittered|vanished|disappeared|spun|plunged|dropped|skipped|gone|was gone|was lost|had gone|had sunk)\b[^.;!?]{{0,110}}?\b(?:into|over|under|beneath|in|down|to the bottom|through)\b[^.;!?]{{0,30}}\b{_WATER}\b",
         re.IGNORECASE,
@@ -47,7 +69,7 @@ _LOSES = (
         re.IGNORECASE,
     ),
     re.compile(
-        rf"{_P}(?:[^.;!?@]{{0,30}})? (?:burned|burnt|smashed|melted down|had melted|broke up|tore up|had burned|had burnt|destroyed|had destroyed) {_IT}(?=[,.;]| (?:and|to|in|on|that)\b)",
+        rf"{_P}(?:[^.;!?@]{{0,30}})? (?:burned|burnt|smashed|melted down|had melted|broke up|tore up|had burned|had burnt|destroyed|had destroyed) {_IT}(?=[,.;]| (?:and|to|in|on|that|from|of|with|himself|herself|unread)\b)",
         re.IGNORECASE,
     ),
     re.compile(
@@ -62,20 +84,20 @@ _HOLDS = (
         re.IGNORECASE,
     ),
     re.compile(
-        rf"{_P}(?:[^.;!?]{{0,40}}?)?,? (?:still |always |also |now )*(?:wore|wears|wearing|carried|carries|carrying|keeps|kept|has|clutched|clutching|fingered|held|twirled|wound|polished|consulted|tucked|put|slipped|dropped|pocketed|patted|swung|loaded|drew|unsheathed|drawn|buckled|strapped|checked|opened|snapped open|played|lit|raised|lifted|jingled|turned over|rattled|felt for|had|saddled|mounted|owned) {_IT}(?=[,.;:!?]| (?:and|to|in|into|on|round|around|at|against|from|that|which|with|under|between|inside|about|over|back|by|as|out|open|shut|up|again|off)\b|$)",
+        rf"{_P}(?:[^.;!?]{{0,40}}?)?,? (?:still |always |also |now )*(?:wore|wears|wearing|carried|carries|carrying|keeps|kept|has|clutched|clutching|fingered|held|twirled|wound|polished|consulted|tucked|put|slipped|dropped|pocketed|patted|swung|loaded|drew|unsheathed|drawn|buckled|strapped|checked|opened|snapped open|played|lit|raised|lifted|jingled|turned|turned over|rattled|felt for|had|saddled|mounted|owned|put up|put on|took out|held up|rowed|launched|moored|steered|pushed|rode|harnessed) {_IT}(?=[,.;:!?]| (?:and|to|in|into|on|round|around|at|against|from|that|which|with|under|between|inside|about|over|back|by|as|out|open|shut|up|again|off)\b|$)",
         re.IGNORECASE,
     ),
     re.compile(
-        rf"{_IT} (?:that |which )?(?:was |lay |hung |swung |sat |still |always |had been |is |safe |warm |heavy |bumped |clinked )*(?:in|on|at|round|around|inside|against) {_Q}'s (?:[\w-]+ ){{0,2}}{_HOLDER}\b",
+        rf"{_IT} (?:that |which )?(?:was |lay |hung |swung |sat |still |always |had been |is |safe |warm |heavy |bumped |clinked |open )*(?:in|on|at|round|around|inside|against) {_Q}'s (?:[\w-]+ ){{0,2}}{_HOLDER}\b",
         re.IGNORECASE,
     ),
     re.compile(
-        rf"\b(?:with|and) {_IT} (?:still |safe )?(?:in|on|at|round|around|inside) {_Q}'s (?:[\w-]+ ){{0,2}}{_HOLDER}\b",
+        rf"\b(?:with|and) {_IT} (?:still |safe |open )?(?:in|on|at|round|around|inside) {_Q}'s (?:[\w-]+ ){{0,2}}{_HOLDER}\b",
         re.IGNORECASE,
     ),
 )
 _SEEN = re.compile(
-    r"\b(?:propped|laid|set|put|stood|hung|lay|wound|unfolded|read|spread|lifted|opened|closed|took up|pressed|rubbed|held up|drew out|took out) "
+    r"\b(?:propped|laid|set|put|stood|hung|lay|wound|unfolded|read|spread|lifted|opened|closed|took up|looked at|glanced at|peered at|consulted|unrolled|unsealed|pressed|rubbed|held up|drew out|took out) "
     + _IT
     + r"(?=[,.;:!?]| (?:against|on|in|at|beside|under|over|by|from|there|of|and|to|with|where|between|open|across)\b|$)",
     re.IGNORECASE,
@@ -84,12 +106,18 @@ _SEEN_AFTER = re.compile(
     _IT + r" (?:lay|stood|hung|ticked|gleamed|glinted|shone|rested|leaned|struck|chimed|still hung|still lay)\b",
     re.IGNORECASE,
 )
+_MEANT = re.compile(
+    r"\b(?:wanted|meant|tried|going|hoped|ought|offered|refused|threatened|promised|would|might|if|never|not|will|shall|could)\b",
+    re.IGNORECASE,
+)
+_FOUND = re.compile(rf"{_P} (?:[a-z]+ )?found {_IT} (?:there|on|in|under|beside)\b", re.IGNORECASE)
+_ELSEWHERE = re.compile(r"\b(?:window|shop|stall|market|pawn\w*|auction|dealer\w*|again|had found)\b", re.IGNORECASE)
 _ABSENT = re.compile(
     r"\b(?:remember\w*|thought|gone|missing|without|miss\w*|search\w*|looked for|buried|would|if|dream\w*|portrait|once|used to|copy|another|like|no longer|place where|empty|years ago)\b",
     re.IGNORECASE,
 )
 _REGAINED = re.compile(
-    r"\b(?:found|find|fetch\w*|recover\w*|return\w*|gave|give|given|gives|took|taken|takes|bought|another|second|new|fished|dredged|back|stole\w*|"
+    r"\b(?:found(?!ed)|find|fetch\w*|recover\w*|return\w*|gave|give|given|gives|took|taken|takes|bought|another|second|new|fished|dredged|back|stole\w*|"
     r"copy|spare|replac\w+|borrow\w*|lent|lend|brought|sent|handed|swapp?\w*|exchang\w*|picked|won|traded|inherit\w*|redeem\w*|retriev\w*|"
     r"dug|got|pass\w*|cut|like it|twin|pair|left)\b",
     re.IGNORECASE,
@@ -128,7 +156,7 @@ _COMMON = frozenset(
     "child baby boy girl man woman weight gaze temper tongue secret job work chin fist feet foot knee knees others other one ones "
     "two same line light mug bowl pot bottle stone stones money coins spectacles belt pocket collar pack end oar oars rope tray "
     "horse reins wheel engine kettle pan cloth towel blanket bucket water fire lid tin name part half piece pieces corner "
-    "curtain curtains blind gate latch handle page pages note notes message eyebrow eyebrows".split()
+    "log logs wood coal peat turf pan loaf dough soup meal meat fish potatoes bacon stew hay straw corn curtain curtains blind gate latch handle page pages note notes message eyebrow eyebrows".split()
 )
 
 
@@ -144,6 +172,11 @@ def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
     for rule in _GIVES:
         for match in rule.finditer(text):
             yield from _event(passage, roster, match, "give", facts.person(match, "q"))
+    for rule in (*_PARTS, _TAKEN):
+        for match in rule.finditer(text):
+            yield from _event(passage, roster, match, "part", facts.person(match))
+    for match in _LOCKS.finditer(text):
+        yield from _event(passage, roster, match, "give", facts.person(match))
     for rule in _LOSES:
         for match in rule.finditer(text):
             yield from _event(passage, roster, match, "lose", (0, True))
@@ -154,6 +187,8 @@ def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
                 continue
             yield from _event(passage, roster, match, "hold", facts.person(match, holder))
     if not passage.is_card and not passage.is_spoken:
+        for match in () if _ELSEWHERE.search(text) else _FOUND.finditer(text):
+            yield from _event(passage, roster, match, "found", facts.person(match))
         for rule in (_SEEN, _SEEN_AFTER):
             for match in rule.finditer(text):
                 if not _ABSENT.search(facts.clause(text, match.start()) + match[0]):
@@ -195,6 +230,8 @@ def _event(
     if not head or facts.is_unreal(passage, match.start(), match.end()):
         return
     if what not in {"lose", "seen"} and not roster.is_person(number):
+        return
+    if what == "part" and _MEANT.search(passage.text[: match.start("it")]):
         return
     if what == "hold" and re.search(
         r"\b(?:had (?!the\b|an?\b|@|out\b)\w|years ago|once|used to|would\b)",
@@ -286,13 +323,13 @@ def conflicts(told: Sequence[Fact], passages: Sequence[Passage]) -> Iterator[tup
             continue
         if (
             last is not None
-            and what in {"hold", "seen"}
+            and what in {"hold", "seen", "found"}
             and _excludes(last, fact)
             and not _regained(last, fact, passages)
         ):
             yield last, fact
             last = None
-        if what in {"give", "lose"}:
+        if what in {"give", "lose", "part"}:
             last = fact
         elif what == "hold" and last is not None and last.data[0] != "lose":
             last = None
@@ -300,7 +337,10 @@ def conflicts(told: Sequence[Fact], passages: Sequence[Passage]) -> Iterator[tup
 
 def _excludes(before: Fact, after: Fact) -> bool:
     what, who, owner = before.data
-    if after.data[0] == "seen" and what != "lose":
+    if what == "part":
+        near = after.passage.order == before.passage.order and after.passage.index - before.passage.index < 3
+        return not near and str(who) in {str(after.data[1]), after.data[2]}
+    if after.data[0] == "found" or (after.data[0] == "seen" and what != "lose"):
         return False
     _, holder, owner_after = after.data
     if what != "lose" and owner and owner_after and owner != owner_after:

@@ -141,6 +141,16 @@ FOUND: list[tuple[str, str, str, list[str]]] = [
     ("dates_order", "after", "", ["The flood came in March 1871.", "The bridge stood until the flood of October 1871."]),
     ("dates_order", "years after", "", ["The war ended in 1815.", "In 1830, ten years after the end of the war, the bridge was opened."]),
     ("dates_order", "tomorrow", "", ["---\ndate: Friday 3 May 1901\n---\n\"Tomorrow is Monday,\" said Toby Lark. \"The bank will be open.\""]),
+    ("possession", "pawned", "", ["Silas Penn pawned his watch at Bartle's for eleven shillings.", "Silas Penn took his watch out of his waistcoat and wound it."]),
+    ("possession", "pawned2", "", ["Silas Penn had pawned his repeater.", "Silas found his repeater on the night-table and pressed the spring."]),
+    ("possession", "burnt", "", ["Edda Marsh put the deed into the stove. It blackened and curled.", "The deed lay on the table, whole, with its red seal."]),
+    ("possession", "burned", "", ["Edda Marsh burned the letter from Corran and stirred the ashes.", "Edda unfolded the letter from Corran and read it aloud."]),
+    ("possession", "left behind", "", ["Toby Lark left his rifle behind in the hut.", "Toby raised his rifle and waited for the hare."]),
+    ("possession", "sold", "", ["Silas Penn sold his boat to a man from Senning.", "Silas Penn pushed his boat off the shingle and took up the oars."]),
+    ("possession", "pawned to", "", ["Edda sold her mother's ring to pay the rent.", "Edda Marsh turned her mother's ring on her finger."]),
+    ("possession", "dropped", "", ["The compass slipped from Toby Lark's hand and was gone into the sea.", "Toby looked at the compass and set the course."]),
+    ("possession", "stolen", "", ["Somebody stole Edda Marsh's umbrella from the stand.", "Edda Marsh put up her umbrella, for it had begun to rain."]),
+    ("possession", "gave first", "", ["I gave Toby Lark my knife. \"Keep it,\" I said.", "I opened my knife and cut the bread."]),
 ]  # fmt: skip
 
 INNOCENT: list[tuple[str, str, str, list[str]]] = [
@@ -243,4 +253,14 @@ INNOCENT: list[tuple[str, str, str, list[str]]] = [
     ("dates_order", "tomorrow", "", ["---\ndate: Friday 3 May 1901\n---\n\"Tomorrow is Saturday,\" said Toby Lark."]),
     ("dates_order", "day before", "", ["The wedding was on the twelfth of June.", "It rained. On 15 June, three days after the wedding, they mended the roof."]),
     ("dates_order", "planned", "", ["The wedding was to be on 12 June.", "They put the wedding off to 19 June."]),
+    ("possession", "redeemed", "", ["Silas Penn pawned his watch.", "Silas Penn redeemed his watch.", "Silas Penn took his watch out of his waistcoat and wound it."]),
+    ("possession", "locked", "", ["Edda Marsh locked the ledger in the desk.", "Edda Marsh unlocked the desk and opened the ledger."]),
+    ("possession", "left", "", ["Toby Lark left his rifle in the hut and went out.", "He went back to the hut. Toby raised his rifle."]),
+    ("possession", "locked self", "", ["Edda Marsh locked the ledger in the desk.", "Edda Marsh sat with the ledger open on her knees."]),
+    ("possession", "burned soup", "", ["Edda Marsh burned the soup.", "Edda Marsh put the soup on the table."]),
+    ("possession", "other ring", "", ["Edda sold her mother's ring.", "Wren Abbot turned her ring on her finger."]),
+    ("possession", "bicycle", "", ["Silas Penn sold his boat.", "Silas Penn bought a boat in the spring. Silas Penn pushed his boat off the shingle."]),
+    ("possession", "match", "", ["Toby Lark threw the stick into the fire.", "Toby Lark leaned on his stick."]),
+    ("possession", "wanted", "", ["Silas Penn wanted to sell his watch.", "Silas Penn took his watch out of his waistcoat."]),
+    ("possession", "sold some", "", ["Silas Penn sold the fish at the market.", "Silas Penn carried the fish up the steps."]),
 ]  # fmt: skip
