@@ -100,7 +100,7 @@ def _registry(file: Path) -> tuple[Mapping[str, Mapping[str, Any]], list[LayerFl
     if not file.exists():
         return {}, []
     try:
-        document = json_text.read(_text(file, json_text.MAX_CHARACTERS))
+        document = json_text.read(_text(file, json_text.MAX_CHARACTERS), exact=True)
     except errors.InputRefused as error:
         return {}, [LayerFlaw(file=str(file), flaw=flaw) for flaw in error.flaws]
     found = json_schemas.flaws(_SCHEMA, document)

@@ -315,7 +315,12 @@ class _Composer:
         if text.isascii():
             return text
         # Two escapes that make one character together, as JSON writes them, become that character.
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        units = text.encode("utf-16-le", "surrogatepass")
+        try:
+            return units.decode("utf-16-le")
+        except UnicodeDecodeError:
+            self._tell("lone_surrogate", "holds half of a surrogate pair", line)
+            return units.decode("utf-16-le", "replace")
 
     def _untagged(self, event: events.ScalarEvent | events.CollectionStartEvent, line: int) -> None:
         if event.tag is not None:

@@ -161,7 +161,7 @@ def _parsed(output: Output) -> plain.Json:
     if not output.is_utf8:
         raise _Unreadable("invalid", "the output cannot be parsed as JSON: it is not UTF-8")
     try:
-        return json_text.read(output.text)
+        return json_text.read(output.text, exact=True)
     except errors.InputRefused as error:
         raise _Unreadable("invalid", f"the output cannot be parsed as JSON: {error.message}") from error
 

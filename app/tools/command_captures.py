@@ -55,7 +55,7 @@ def made_of(output: commands.Output, text: str, exit_code: int, wanted: captures
 
 def _schema(workspace: Workspace, path: str) -> plain.Json:
     try:
-        schema = json_text.read(workspace.read_text(path))
+        schema = json_text.read(workspace.read_text(path), exact=True)
     except errors.ToolFailed as failure:
         if failure.code == "path_outside_workspace":
             raise

@@ -172,7 +172,7 @@ class Asker:
         if (output.get("ending") or {}).get("partial"):
             self._shown.partial()
         try:
-            return calls.result_of_child(output)
+            return calls.result_of_child(output, self._ctx.run.driver_version)
         except OverflowError as large:
             message = f"the variable {large} of the recipe {step['recipe']} is too long to be taken over"
             raise failures.StepFailed(message, key=record.key, code="output_too_large") from large

@@ -104,7 +104,7 @@ def result_of_command(output: _Object) -> str:
     return re.sub(r"[\r\n]+\Z", "", str(output.get("stdout") or ""))
 
 
-def result_of_child(output: _Object) -> plain.Json | None:
+def result_of_child(output: _Object, version: int) -> plain.Json | None:
     """
     Return what a run of another recipe has made: its `final_output` or, without one, all its variables by name.
 
@@ -113,8 +113,8 @@ def result_of_child(output: _Object) -> plain.Json | None:
     """
     slots: Mapping[str, _Object] = output.get("slots") or {}
     if FINAL_OUTPUT in slots:
-        return _of_slot(FINAL_OUTPUT, slots[FINAL_OUTPUT])
-    return {name: _of_slot(name, slot) for name, slot in slots.items()}
+        return _of_slot(FINAL_OUTPUT, slots[FINAL_OUTPUT], version)
+    return {name: _of_slot(name, slot, version) for name, slot in slots.items()}
 
 
 def retries(step: _Object, codes: tuple[str, ...]) -> operations.RetryPolicy | None:
@@ -162,7 +162,7 @@ def _joined(parts: tuple[plain.Json, ...]) -> tuple[plain.Json, ...]:
     return tuple(made) or ("",)
 
 
-def _of_slot(name: str, slot: _Object) -> plain.Json:
+def _of_slot(name: str, slot: _Object, version: int) -> plain.Json:
     if slot.get("blob") is not None:
         raise OverflowError(name)
-    return replies.read(str(slot.get("text") or ""), None)
+    return replies.read(str(slot.get("text") or ""), None, version)

@@ -52,10 +52,11 @@ def read(said: str, parse_json: bool | None, version: int = NEWEST) -> plain.Jso
     """
     if parse_json is False:
         return said
-    whole = _value(said)
+    exact = version > 1
+    whole = _value(said, exact)
     if whole is None:
         fenced = _FENCED.match(said)
-        whole = _value(fenced["inside"]) if fenced else None
+        whole = _value(fenced["inside"], exact) if fenced else None
     if whole is not None and (parse_json or isinstance(whole[0], dict | list)):
         return whole[0]
     if not parse_json:
@@ -82,12 +83,12 @@ def fitting(said: str, schema: Mapping[str, plain.Json], version: int = NEWEST) 
     return value
 
 
-def _value(text: str) -> tuple[plain.Json] | None:
+def _value(text: str, exact: bool = True) -> tuple[plain.Json] | None:
     stripped = text.strip()
     if not stripped:
         return None
     try:
-        return (json_text.read(stripped),)
+        return (json_text.read(stripped, exact=exact),)
     except errors.InputRefused:
         return None
 
@@ -124,7 +125,7 @@ def _first(said: str) -> plain.Json:
     Return the first JSON in the midst of words, a fenced block before anything else; the driver's first version did.
     """
     for block in _BLOCK.finditer(said):
-        value = _value(block["inside"])
+        value = _value(block["inside"], exact=False)
         if value is not None:
             return value[0]
     decoder = json.JSONDecoder()
@@ -135,7 +136,7 @@ def _first(said: str) -> plain.Json:
             _, end = decoder.raw_decode(said, opening.start())
         except (ValueError, RecursionError):
             continue
-        value = _value(said[opening.start() : end])
+        value = _value(said[opening.start() : end], exact=False)
         if value is not None:
             return value[0]
     raise NoData("not_json", "the reply holds no JSON, and the step asks for some")

@@ -90,7 +90,7 @@ class Gathering:
         self._progress.finish()
         if record.blob is not None:
             return protocol.Unusable(problem="is far too long")
-        return protocol.read(str(record.output or ""))
+        return protocol.read(str(record.output or ""), exact=self._ctx.run.driver_version > 1)
 
     def _prompt(self) -> tuple[str, ...]:
         run = self._ctx.run

@@ -60,12 +60,15 @@ Turn: TypeAlias = Call | Done | Unusable
 """What the chief says in a turn."""
 
 
-def read(reply: str) -> Turn:
+def read(reply: str, *, exact: bool = True) -> Turn:
     """
     Read a reply: a JSON object, alone or in the one fenced block of the text.
+
+    Args:
+        exact: Whether half of a surrogate pair is a flaw.
     """
     try:
-        value = json_text.read(_json_of(reply))
+        value = json_text.read(_json_of(reply), exact=exact)
     except errors.InputRefused as refused:
         return Unusable(problem=refused.flaws[0].message if refused.flaws else refused.message)
     match value:

@@ -205,19 +205,20 @@ def in_words(checks: Sequence[_Part]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words))
 
 
-def judge(asked: _Part, value: plain.Json) -> str | None:
+def judge(asked: _Part, value: plain.Json, version: int) -> str | None:
     """
     Return why a slot does not pass its check, None if it does.
 
     Args:
         value: Payload of a pointer, text of an artifact.
+        version: Version of the driver that began the run.
     """
     slot = asked["slot"]
     if asked["check"] == SLOT_NOT_NULL:
         empty = value is None or (isinstance(value, str) and value.strip() in ("", "null"))
         return f"the slot {slot} is empty" if empty else None
     try:
-        found = field_of(slot, asked["field"], value)
+        found = field_of(slot, asked["field"], value, version)
     except refs.BrokenReference as error:
         return error.message
     expected = asked["expected"]
@@ -226,7 +227,7 @@ def judge(asked: _Part, value: plain.Json) -> str | None:
     return f"{slot}.{asked['field']} is {_short(found)}, not {_short(expected)}"
 
 
-def field_of(slot: str, field: str, value: plain.Json) -> plain.Json:
+def field_of(slot: str, field: str, value: plain.Json, version: int) -> plain.Json:
     """
     Return what stands at a dot-path inside a slot; JSON null may stand there.
 
@@ -235,7 +236,7 @@ def field_of(slot: str, field: str, value: plain.Json) -> plain.Json:
     """
     reference = refs.read(field_path(slot, field))
     if isinstance(value, str):
-        value = refs.parsed(reference, value)
+        value = refs.parsed(reference, value, version)
     try:
         return refs.follow(reference, value)
     except refs.BrokenReference as error:
@@ -276,7 +277,7 @@ async def _verdict(ctx: ports.Context, values: refs.Values, index: int, asked: _
     return Verdict(
         index=index,
         check=asked,
-        problem=judge(asked, await values.content(asked["slot"])),
+        problem=judge(asked, await values.content(asked["slot"]), ctx.run.driver_version),
         causes=(filled.slot.key,),
         receipts=filled.receipts,
     )

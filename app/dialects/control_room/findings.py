@@ -203,7 +203,7 @@ def _worst(alike: Sequence[plain.Json]) -> str | None:
 async def _read(values: refs.Values, reference: refs.Reference) -> Sequence[plain.Json]:
     found = await values.follow(reference)
     if isinstance(found, str):
-        found = refs.parsed(reference, found)
+        found = values.parsed(reference, found)
     if not isinstance(found, list):
         raise refs.broken(reference, reference.text, "it is no list")
     if len(found) > _MAX_FINDINGS:

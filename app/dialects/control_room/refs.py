@@ -175,8 +175,14 @@ class Values:
             return follow(reference, self._task)
         value = await self.content(reference.root)
         if isinstance(value, str) and reference.steps:
-            value = parsed(reference, value)
+            value = self.parsed(reference, value)
         return follow(reference, value)
+
+    def parsed(self, reference: Reference, text: str) -> plain.Json:
+        """
+        Return the JSON that an artifact's text is, as `parsed` does.
+        """
+        return parsed(reference, text, self._ctx.run.driver_version)
 
     async def resolved(self, value: plain.Json) -> plain.Json:
         """
@@ -229,15 +235,15 @@ def follow(reference: Reference, value: plain.Json) -> plain.Json:
     return value
 
 
-def parsed(reference: Reference, text: str) -> plain.Json:
+def parsed(reference: Reference, text: str, version: int) -> plain.Json:
     """
-    Return the JSON that an artifact's text is.
+    Return the JSON that an artifact's text is; the driver's first version replaced halves of surrogate pairs.
 
     Raises:
         BrokenReference: it is none.
     """
     try:
-        return json_text.read(text)
+        return json_text.read(text, exact=version > 1)
     except errors.InputRefused as error:
         raise broken(reference, reference.root, error.message) from error
 

@@ -64,7 +64,8 @@ class _Decomposing:
         self._intent: str = ctx.run.args[schema.INTENT]
         self._agent: Mapping[str, plain.Json] = ctx.run.frozen["agent"]
         self._size = schema.SIZES[self._agent["tier"]]
-        # The first version did not ask a small chief when a task is done, and took tasks that did not say it.
+        # The first version did not ask a small chief when a task is done, and took tasks that did not say it; it also
+        # replaced halves of surrogate pairs.
         self._is_whole = ctx.run.driver_version > 1
         self._kinds = kinds.fitting(ctx.run.frozen["kinds"], self._intent)[: self._size.kinds]
 
@@ -117,7 +118,8 @@ class _Decomposing:
             raise errors.RunFailed(error.message, code=error.code, key=key, detail=error.detail, causes=(key,))
         said = str(record.output if record.blob is None else await self._ctx.read(record.blob))
         try:
-            return _Answer(key=key, text=said, tasks=replies.read(said, self._size.tasks, whole=self._is_whole))
+            tasks = replies.read(said, self._size.tasks, whole=self._is_whole, exact=self._is_whole)
+            return _Answer(key=key, text=said, tasks=tasks)
         except errors.InputRefused as refused:
             return _Answer(key=key, text=said, flaws=refused.flaws)
 

@@ -45,18 +45,19 @@ class TaskDraft:
         return {name: plain.plain(getattr(self, name)) for name in self.__slots__}
 
 
-def read(reply: str, most_tasks: int, *, whole: bool = True) -> tuple[TaskDraft, ...]:
+def read(reply: str, most_tasks: int, *, whole: bool = True, exact: bool = True) -> tuple[TaskDraft, ...]:
     """
     Return the tasks of a reply that is JSON alone or has it in a fenced block; each stands behind those it depends on.
 
     Args:
         whole: Whether each task must say what it depends on and when it is done.
+        exact: Whether half of a surrogate pair is a flaw.
 
     Raises:
         errors.InputRefused: with every flaw found and its path, in the order in which they can be seen: the JSON, its
             schema, the dependencies, the size.
     """
-    value = json_text.read(_inside(reply))
+    value = json_text.read(_inside(reply), exact=exact)
     _refuse(json_schemas.flaws(schema.checked(most_tasks, whole=whole), value))
     drafts = {index: _draft(task) for index, task in enumerate(value["tasks"])}
     nodes = [_node(index, draft.id, value["tasks"][index].get("deps", ())) for index, draft in drafts.items()]

@@ -52,9 +52,9 @@ class Keeping(Backends):
     One backend, which keeps something of the conversation, and then may think for ever.
     """
 
-    def __init__(self, *, answers: bool) -> None:
+    def __init__(self, *, answers: bool, reply: ports.AgentReply | None = None) -> None:
         super().__init__({}, around.surroundings())
-        self.answers = answers
+        self.answers, self.reply = answers, reply or ports.AgentReply(text="Yes.")
         self.kept = asyncio.Event()
 
     def get(self, name: str) -> Any:
@@ -75,7 +75,7 @@ class Keeping(Backends):
         self.kept.set()
         if not self.answers:
             await asyncio.get_running_loop().create_future()
-        return ports.AgentReply(text="Yes.")
+        return self.reply
 
 
 class Hours:
@@ -160,6 +160,17 @@ async def test_everything_of_the_call_reaches_the_backend(backing: Backing) -> N
     assert (noted.system, noted.model, noted.tools, noted.max_tokens) == ("You plan.", "small-1", True, 50)
     assert (noted.timeout_seconds, noted.reply_schema) == (30.0, {"type": "object"})
     assert (str(noted.working_dir), noted.key, noted.attempt) == ("/work", "brief", 1)
+
+
+@pytest.mark.parametrize("text", ["\ud800", "Fine.\udfff", "\udc00\ud83d"])
+async def test_a_reply_with_half_a_character_is_a_failure(text: str) -> None:
+    """Half of a surrogate pair is never replaced silently; what the reply cost is still counted."""
+    reply = ports.AgentReply(text=text, usage=records.Usage(input_tokens=9))
+    result = await performing(Keeping(answers=True, reply=reply)).perform(Desk().call(speech()))
+
+    assert result.error is not None
+    assert (result.error.code, result.output) == ("lone_surrogate", None)
+    assert result.usage == records.Usage(input_tokens=9)
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t\n", "\u200b\u00a0", "```\n```", "**  **"])

@@ -223,6 +223,13 @@ def test_a_layer_over_a_broken_one_is_read(tmp_path: Path) -> None:
     assert found.agents[0].tier == "t1"
 
 
+def test_half_a_character_is_refused(tmp_path: Path) -> None:
+    """Half of a surrogate pair in the file is a flaw at its place."""
+    (broken,) = load(tmp_path, BUNDLED, '{"agents": [{"id": "planner-\\ud800"}]}').broken
+
+    assert [(flaw.path, flaw.code) for flaw in broken.flaws] == [("$.agents[0].id", "lone_surrogate")]
+
+
 def test_names_of_secrets_are_known(tmp_path: Path) -> None:
     """Whoever masks output can ask for the variables that hold keys."""
     found = Roster(backends={"a": BackendConfig(name="a", type="openai", api_key_env="SOME_KEY")})

@@ -46,6 +46,7 @@ def test_file_is_read_as_the_service_would(tmp_path: Path):
         (b"\xff\xfe", "$", "not_text"),
         (b'{"intent": "a", "intent": "b"}', "$.intent", "repeated_name"),
         (b'{"intent": "a\\u0000b"}', "$.intent", "nul_character"),
+        (b'{"intent": "a\\ud800b"}', "$.intent", "lone_surrogate"),
         (b"[]", "$", "wrong_type"),
         (b'{"task": []}', "$.task", "unknown_field"),
         (b'{"tasks": [{"description": "x"}, {"id": 1}]}', "$.tasks[1].description", "missing"),

@@ -127,6 +127,7 @@ def test_windows_line_ends_and_marks_of_byte_order(layers):
         ('{"pipeline_templates": {"a": {"lable": "x"}}}', "unknown_field"),
         ('{"templates": {}}', "unknown_field"),
         ('{"a": 1, "a": 2}', "repeated_name"),
+        ('{"pipeline_templates": {"a": {"label": "\\ud800"}}}', "lone_surrogate"),
     ],
 )
 def test_a_broken_registry_is_told_and_takes_nothing_down(layers, registry, code):

@@ -28,6 +28,10 @@ from app.control import requests
         ({"recipe_id": "draft", "priority": -101}, "$.priority"),
         ({"recipe_id": "draft", "labels": {"a:b": "c"}}, '$.labels["a:b"]'),
         ({"recipe_id": "draft", "labels": {"a": "c" * 257}}, "$.labels.a"),
+        ({"description": "a\ud800"}, "$.description"),
+        ({"recipe_id": "draft", "args": {"a": "\udcff"}}, "$.args.a"),
+        ({"recipe_id": "draft", "args": {"a": [{"\udfff": 1}]}}, '$.args.a[0]["?"]'),
+        ({"recipe_id": "draft", "labels": {"a": "\udc00\ud83d"}}, "$.labels.a"),
         ({"recipe_id": "draft", "labels": {f"l{n}": "" for n in range(33)}}, "$.labels"),
     ],
 )

@@ -161,3 +161,15 @@ def test_references_are_replaced_wherever_they_stand(items, value):
 
     assert found == {("a", len(items)): "x", ("b", "c"): "y"}
     assert refs.replaced(inside, {"x": value, "y": {"$ref": "x"}}) == {"a": [*items, value], "b": {"c": {"$ref": "x"}}}
+
+
+def test_half_a_character_breaks_a_reference_into_a_text():
+    """
+    A text with half of a surrogate pair is not read as JSON; runs of the first version keep what it made of it.
+    """
+    reference, text = refs.read("report.x"), '{"x": "\\ud800"}'
+    with pytest.raises(refs.BrokenReference) as caught:
+        refs.parsed(reference, text, 2)
+
+    assert caught.value.detail["problem"] == "the text holds half of a surrogate pair"
+    assert refs.parsed(reference, text, 1) == {"x": "?"}

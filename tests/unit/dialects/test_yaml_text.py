@@ -100,7 +100,6 @@ def test_words_of_older_yaml_are_texts(word):
         ("'true'", "true"),
         ('"1"', "1"),
         ('"\\ud83d\\ude00"', "😀"),
-        ('"\\ud800"', "\ufffd"),
         ("|\n  x\n  y", "x\ny\n"),
         (">-\n  x\n  y", "x y"),
         ("<<", "<<"),
@@ -161,7 +160,7 @@ def test_every_flaw_is_told_with_path_and_line():
     """
     text = (
         'a: {x: 1, x: 2}\nb:\n  - .nan\n  - "\\0"\n  - -.INF\n  - 1e400\nc: !!str x\n1: y\n? [z]\n: !thing {}\n<<: {}\n'
-        f"d: {'9' * 65}\n"
+        f"d: {'9' * 65}\n" + 'e: ["\\ud800", {"\\udc00\\ud83d": 1}]\n'
     )
 
     assert _flaws(text) == [
@@ -176,6 +175,8 @@ def test_every_flaw_is_told_with_path_and_line():
         ('$["?"]', "tag", 10),
         ("$", "merge_key", 11),
         ("$.d", "bad_number", 12),
+        ("$.e[0]", "lone_surrogate", 13),
+        ("$.e[1]", "lone_surrogate", 13),
     ]
 
 

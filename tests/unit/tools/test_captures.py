@@ -288,6 +288,18 @@ def test_what_is_no_utf8_is_no_json():
     assert made.context == {"json_parse_error": {"reason": "invalid"}}
 
 
+@pytest.mark.parametrize("text", ['"\\ud800"', '{"\\udfff": 1}', '["\\udc00\\ud83d"]'])
+def test_half_a_character_is_not_json(text):
+    """
+    Half of a surrogate pair is not replaced: the output is invalid, or kept as the text that was written.
+    """
+    made = _captured(text)
+
+    assert (made.exit_code, made.context) == (2, {"json_parse_error": {"reason": "invalid"}})
+    assert "holds half of a surrogate pair" in str(made.message)
+    assert _captured(text, allow_parse_error=True).fields["output"] == text
+
+
 def test_a_secret_is_found_in_any_spelling():
     """
     JSON can write a character in several ways; names and values are masked once they are read.

@@ -212,7 +212,16 @@ class TestSchemas:
 
     @pytest.mark.parametrize(
         "content",
-        [None, b"{", b"[]", b'{"type": 5}', b"\xff", b'{"patternProperties": {}}', b'"' + b"x" * 1024 * 1024 + b'"'],
+        [
+            None,
+            b"{",
+            b"[]",
+            b'{"type": 5}',
+            b'{"const": "\\ud800"}',
+            b"\xff",
+            b'{"patternProperties": {}}',
+            b'"' + b"x" * 1024 * 1024 + b'"',
+        ],
     )
     async def test_a_schema_that_cannot_be_used_costs_nothing(
         self, desk: Desk, performer: CommandPerformer, content: bytes | None

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pytest
 
-from app.dialects.amplifier import calls
+from app.dialects.amplifier import calls, replies
 from app.engine import decisions, library, records, resumption
 from app.engine.states import RunState
 from tests.unit.dialects.amplifier import workshop
@@ -182,9 +182,9 @@ def test_the_result_of_a_recipe_is_all_that_counts() -> None:
     blob = records.BlobRef(sha256="0" * 64, size_bytes=100_000, text=True).to_json()
     slots = {"report": {"text": None, "blob": blob}, "final_output": {"text": '{"n": 1}', "blob": None}}
 
-    assert calls.result_of_child({"slots": slots}) == {"n": 1}
+    assert calls.result_of_child({"slots": slots}, replies.NEWEST) == {"n": 1}
     with pytest.raises(OverflowError):
-        calls.result_of_child({"slots": {"report": slots["report"]}})
+        calls.result_of_child({"slots": {"report": slots["report"]}}, replies.NEWEST)
 
 
 def test_a_recipe_that_runs_itself_is_checked() -> None:

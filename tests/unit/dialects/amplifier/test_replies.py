@@ -40,6 +40,22 @@ def test_a_reply_that_is_json_is_data(said, expected):
     assert replies.read(said, None) == expected
 
 
+HALF = '{"x": "\\ud800"}'
+
+
+@pytest.mark.parametrize("said", [HALF, f"```json\n{HALF}\n```", f"Here: {HALF}"])
+def test_half_a_character_is_not_json(said):
+    """
+    JSON with half of a surrogate pair is text, and a fault where JSON is asked for; version 1 put a mark in its place.
+    """
+    assert replies.read(said, None) == said
+    with pytest.raises(replies.NoData) as refused:
+        replies.read(said, True)
+
+    assert refused.value.code == "not_json"
+    assert replies.read(said, True, version=1) == {"x": "?"}
+
+
 @pytest.mark.parametrize(
     ("said", "expected"),
     [

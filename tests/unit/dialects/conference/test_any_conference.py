@@ -107,6 +107,14 @@ def test_every_prefix_ends_the_same(made: tuple[Held, dict[str, str]], data: st.
     assert (held.manifest["error"], held.manifest["ending"]) == (manifest["error"], manifest["ending"])
 
 
+def test_half_a_character_is_not_replaced_in_a_call() -> None:
+    """A reply with half of a surrogate pair is unusable; runs of the first version keep what it made of it."""
+    said = '{"tool": "file_locator", "args": {"search_criteria": "\\ud800"}}'
+
+    assert protocol.read(said) == protocol.Unusable(problem="holds half of a surrogate pair")
+    assert protocol.read(said, exact=False) == protocol.Call(tool="file_locator", args={"search_criteria": "?"})
+
+
 @given(st.text(max_size=300))
 def test_any_reply_of_the_chief_is_read(reply: str) -> None:
     """No text breaks the protocol."""

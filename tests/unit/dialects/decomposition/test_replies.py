@@ -55,6 +55,7 @@ def test_json_alone_or_fenced_is_read(said):
         ('{"tasks": [{"id": 1e999, "description": "x"}]}', [("$.tasks[0].id", "bad_number")]),
         ('{"tasks": [{"id": 1, "id": 2, "description": "x"}]}', [("$.tasks[0].id", "repeated_name")]),
         ('{"tasks": [{"id": 1, "description": "a\\u0000b"}]}', [("$.tasks[0].description", "nul_character")]),
+        ('{"tasks": [{"id": 1, "description": "a\\ud800b"}]}', [("$.tasks[0].description", "lone_surrogate")]),
         ("[" * 100 + "]" * 100, [("$" + "[0]" * 64, "too_deep")]),
         ("[" * 200_000, [("$", "too_deep")]),
         (f'{{"tasks": "{"x" * 1_100_000}"}}', [("$", "too_large")]),
