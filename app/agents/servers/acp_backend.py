@@ -13,7 +13,7 @@ from importlib import util
 from pathlib import Path
 
 from app import clock, errors
-from app.agents import counting
+from app.agents import counting, programs
 from app.agents.configuration import TIERS, BackendConfig
 from app.agents.programs import environment, program
 from app.agents.servers import acp_agent, acp_holds, acp_opening, acp_turns, acp_verdicts, services
@@ -27,6 +27,8 @@ DEFAULT_TIMEOUT_SECONDS = 60 * 60.0
 _PACKAGE, _MODULE, _EXTRA = "agent-client-protocol", "acp", "acp"
 # It names the file of a conversation for the minute, and loads it wrongly within that minute.
 _MINUTELY = "gemini"
+# Each load leaves it an empty file of the same name but for the minute, and its next start would remove both.
+_KEEPS = {"GEMINI_CLI_SYSTEM_DEFAULTS_PATH": str(Path(programs.__file__).with_name("gemini_keeps_conversations.json"))}
 
 
 class AcpBackend:
@@ -113,11 +115,17 @@ class AcpBackend:
         self, prompt: ports.AgentPrompt, hold: acp_holds.Hold | None, reads: int, writes: int
     ) -> commands.Request:
         own = hold or acp_holds.Hold(name="")
+        defaults = _KEEPS if any(_MINUTELY in word.lower() for word in _words(self._config)) else {}
         return commands.Request(
             argv=(*_words(self._config), *self._config.arguments, *own.arguments),
             run_id=prompt.run_id,
             cwd=Path(prompt.working_dir),
-            env={**environment.cleaned(self._around.environ, prompt.working_dir), **own.env, **prompt.env},
+            env={
+                **defaults,
+                **environment.cleaned(self._around.environ, prompt.working_dir),
+                **own.env,
+                **prompt.env,
+            },
             stdin=reads,
             stdout=writes,
             # An agent that is told to end calls its turn cancelled; it is to be told first that its time is over.

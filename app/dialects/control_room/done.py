@@ -205,7 +205,7 @@ def in_words(checks: Sequence[_Part]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words))
 
 
-def judge(asked: _Part, value: plain.Json, version: int) -> str | None:
+def judge(asked: _Part, value: plain.Json, version: int = CLOSING_VERSION) -> str | None:
     """
     Return why a slot does not pass its check, None if it does.
 
@@ -227,7 +227,7 @@ def judge(asked: _Part, value: plain.Json, version: int) -> str | None:
     return f"{slot}.{asked['field']} is {_short(found)}, not {_short(expected)}"
 
 
-def field_of(slot: str, field: str, value: plain.Json, version: int) -> plain.Json:
+def field_of(slot: str, field: str, value: plain.Json, version: int = CLOSING_VERSION) -> plain.Json:
     """
     Return what stands at a dot-path inside a slot; JSON null may stand there.
 

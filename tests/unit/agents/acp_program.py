@@ -138,7 +138,11 @@ class Program:
             "meta": self._meta,
             "argv": sys.argv[1:],
             "cwd": os.getcwd(),
-            "env": {name: value for name, value in os.environ.items() if name.startswith(("CLAUDE", "CONTROL_ROOM_"))},
+            "env": {
+                name: value
+                for name, value in os.environ.items()
+                if name.startswith(("CLAUDE", "CONTROL_ROOM_", "GEMINI_CLI_SYSTEM"))
+            },
         }
         await self._say(session_id, json.dumps(facts))
 

@@ -307,6 +307,16 @@ class TestConversations:
         assert waits == 40.5
         assert json.loads(reply.text)["history"] == ["told", "told"]
 
+    async def test_gemini_keeps_what_it_loaded_before(self, make: Make, say: Any) -> None:
+        """Its clean-up, which removes conversations that were loaded once, is off by default; others hear nothing."""
+        said = [await make("--name", name).prompt(say("told")) for name in ("gemini-cli", "other")]
+        gemini, other = (json.loads(reply.text)["env"].get("GEMINI_CLI_SYSTEM_DEFAULTS_PATH") for reply in said)
+        with open(gemini, encoding="utf-8") as file:  # noqa: ASYNC230
+            defaults = json.load(file)
+
+        assert defaults == {"general": {"sessionRetention": {"enabled": False}}}
+        assert other is None
+
     async def test_what_does_not_name_by_the_minute_waits_for_none(self, make: Make, say: Any) -> None:
         """Other agents continue a conversation in the minute of its beginning, and Gemini's in a later one."""
         fake = clock.FakeClock(datetime(2026, 2, 10, 14, 30, 59, tzinfo=UTC))
