@@ -158,7 +158,11 @@ class _Search:
         elif paths:
             self._ask(OUTLINE, "outline_ambiguous", "There are several:", paths)
         elif OUTLINE in self._required or "default" in self._rules[OUTLINE]:
-            self._ask(OUTLINE, "not_found", "The project has no file that reads as one.")
+            self._ask(
+                OUTLINE,
+                "not_found",
+                "The project has no file that reads as one. Give outline_path, or put `outline` in its name.",
+            )
 
     def _canon(self) -> None:
         if self._has_default(CANON):
@@ -167,7 +171,11 @@ class _Search:
         if paths:
             self.found[CANON] = list(paths[:_MOST_PATHS])
         elif CANON in self._required or "default" in self._rules[CANON]:
-            self._ask(CANON, "not_found", "The project has no folder or file that reads as cards.")
+            self._ask(
+                CANON,
+                "not_found",
+                "The project has no canon cards. Give canon_paths, or make a folder `Compendium` for them.",
+            )
 
     def _scene(self) -> None:
         if SCENE not in self._required and not self._clue.numbers:
@@ -195,7 +203,11 @@ class _Search:
         if paths:
             self.found[SCENES] = list(paths[:_MOST_PATHS])
         elif SCENES in self._required or "default" in self._rules[SCENES]:
-            self._ask(SCENES, "not_found", "The project has no folder or file that reads as scenes.")
+            self._ask(
+                SCENES,
+                "not_found",
+                "The project has no scenes. Give scene_paths, or make a folder `Scenes` for them.",
+            )
 
     def _path_of(self, story: story_scenes.Story, located: story_scenes.Located, name: str) -> str:
         if len(located.paths) > 1:
