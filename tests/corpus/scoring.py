@@ -192,14 +192,16 @@ def outcome(one: Score) -> dict[str, Any]:
     return {"found": sorted(one.found), "false_alarms": [finding["message"] for finding in one.false]}
 
 
-def outcome_of_all(scores: Sequence[Score]) -> dict[str, Any]:
+def outcomes(scores: Sequence[Score]) -> dict[str, Any]:
     """
-    Return what was found in short passages: the ids that were found, and those with a false alarm.
+    Return what was found in short passages, kind by kind: the ids that were found, and those with a false alarm.
     """
-    return {
-        "found": sorted(name for one in scores for name in one.found),
-        "false_alarms": {one.book: outcome(one)["false_alarms"] for one in scores if one.false},
-    }
+    kept: dict[str, Any] = {}
+    for one in scores:
+        of_kind = kept.setdefault(one.book.rpartition("-")[0], {"found": [], "false_alarms": []})
+        of_kind["found"] += sorted(one.found)
+        of_kind["false_alarms"] += [one.book] if one.false else []
+    return kept
 
 
 def table(scores: Sequence[Score], what: str = "books") -> list[str]:
@@ -271,7 +273,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows = table(scores, "passages" if short else "books")
     print("\n".join(rows))
     if given.record:
-        floor = outcome_of_all(scores) if short else {one.book: outcome(one) for one in scores}
+        floor = outcomes(scores) if short else {one.book: outcome(one) for one in scores}
         (CORPUS / f"{given.part}.found.json").write_text(json.dumps(floor, indent=2) + "\n")
     if given.write:
         write(given.write, given.part, rows)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from app.tools import dates
-from app.tools.continuity import facts, vocabulary
+from app.tools.continuity import facts, relative_ages, vocabulary
 from app.tools.continuity.facts import Fact
 from app.tools.continuity.passages import Passage
 from app.tools.continuity.roster import Roster
@@ -155,6 +155,10 @@ def differ(one: Fact, other: Fact) -> bool:
     Return whether two ages, or an age and a date of birth, exclude each other.
     """
     (how, first), (how_other, second) = one.data, other.data
+    if how == "range":
+        return relative_ages.is_outside(first, other, one)
+    if how_other == "range":
+        return relative_ages.is_outside(second, one, other)
     if how == "born" and how_other == "born":
         return bool(first.contradicts(second))
     if how == "born":

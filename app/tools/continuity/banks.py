@@ -15,9 +15,10 @@ from app.tools.continuity.roster import Roster
 _OPPOSITE = {
     "east": "west", "north": "south", "left": "right", "near": "far", "sunny": "shady", "upper": "lower",
     "sun": "shade", "weather": "lee", "river": "land", "landward": "seaward", "port": "starboard", "odd": "even", "this": "other", "up": "down",
+    "top": "bottom", "head": "foot",
 }  # fmt: skip
 _OPPOSITE |= {value: key for key, value in _OPPOSITE.items()}
-_S = r"(?P<s>(?:north|south)?-?(?:east|west)|north|south|left|right|near|far|sunny|sun|shady|shade|shadow|landward|seaward|river|land|even|odd|weather|lee)(?P<x>ern)?(?:-hand|wards?|erly)?"
+_S = r"(?P<s>(?:north|south)?-?(?:east|west)|north|south|left|right|near|far|sunny|sun|shady|shade|shadow|landward|seaward|river|land|even|odd|weather|lee|upper|lower)(?P<x>ern)?(?:-hand|wards?|erly)?"
 _B = r"(?P<b>bank|side|shore|edge|end|slope|corner|quay|arm|wall|face|wing|pavement|half)"
 _SIDE = re.compile(
     rf"\b(?:the )?{_S} {_B}\b(?: of (?P<ref>(?:the |{vocabulary.PERSON}'s )?[^,.;:!?()—]{{2,40}}))?", re.IGNORECASE
@@ -36,6 +37,20 @@ _APPOSED = re.compile(
     rf"(?P<np>{_NP}),? (?:there |standing |lying |over |just |down |up |out )?(?:on|at|along|by|from) $"
 )
 _INVERTED = re.compile(rf"(?: (?:of|from) [^,.;@]{{3,30}})?,? (?:(?:and )?(?:there|where) )?{_VERBS} (?P<np>{_NP})")
+_FACES = re.compile(
+    r"\b(?P<np>(?:[Tt]he|[Oo]ur|[Tt]heir|@[?~]?\d+'s) (?:[\w'-]+ ){0,2}?(?:chapel|church|mill|inn|school|tower|hall|barn|barracks|hospital|convent)|@\d+) "
+    r"(?:faced|faces|fronted|looked|looks) (?:due )?(?P<s>north|south|east|west)\b"
+)
+_DIRECTION = re.compile(
+    rf"(?P<np>{_NP}) (?:lies|lay|stands|stood|is|was) (?:(?!not\b)[\w-]+ ){{0,3}}?(?P<s>(?:north|south)?-?(?:east|west)|north|south) of (?:the )?(?P<ref>{vocabulary.PERSON}|[a-z]+)\b"
+)
+_HEIGHT = re.compile(
+    r"\bat the (?:very )?(?P<s>top|bottom|head|foot) of (?:the )?(?P<ref>valley|dale|street|village|hill|lane|town|road|glen|cliff|garden|pass|@\d+)\b"
+)
+_TOLD_APART = re.compile(
+    r"\b(?:upper|lower|other|second|first|third|new|old|big|little|great|north|south|east|west)\b", re.IGNORECASE
+)
+_SEATS = frozenset({"table", "bed", "bench", "room", "boat", "deck", "line", "queue", "row"})
 _GENERIC = frozenset(
     "house home shop door window room cottage farm building hut shed place path road lane boat man woman people he she it "
     "they one corner lamp light tree trees side table chair gate stair stairs water river town city street line bed wall rest".split()
@@ -55,6 +70,15 @@ def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
     text = passage.text
     for match in _SIDE.finditer(text):
         yield from _placed(passage, roster, match)
+    for match in _FACES.finditer(text):
+        yield from _stated(passage, roster, match["np"], match, "front")
+    for match in _DIRECTION.finditer(text):
+        yield from _stated(passage, roster, match["np"], match, f"of {_named(match['ref'], roster)}")
+    for match in _HEIGHT.finditer(text):
+        before = text[: match.start()]
+        found = _SUBJECT.search(before) or _APPOSED.search(before)
+        if found and "@" not in match["ref"]:
+            yield from _stated(passage, roster, found["np"], match, match["ref"])
     if passage.is_card and passage.field:
         yield from _listed(passage, roster)
 
@@ -75,6 +99,22 @@ def _placed(passage: Passage, roster: Roster, match: re.Match[str]) -> Iterator[
     if nested and phrase.startswith("@") and re.search(r"\b(?:lives?|lived)\b", before):
         phrase = f"{phrase}'s {nested[1]}"
     yield from _fact(passage, roster, phrase, match, _reference(match, _named(before, roster), roster))
+
+
+def _stated(passage: Passage, roster: Roster, phrase: str, match: re.Match[str], reference: str) -> Iterator[Fact]:
+    """
+    Yield in which direction something faces or lies, or at which end.
+    """
+    key = _thing(phrase, roster)
+    told_apart = _TOLD_APART.search(phrase)
+    key = f"{told_apart[0].lower()} {key}" if key and told_apart else key
+    side = match["s"].lower().replace("-", "")
+    if (
+        key
+        and not _MOVED.search(facts.clause(passage.text, match.start()))
+        and not facts.is_unreal(passage, match.start(), match.end())
+    ):
+        yield _side(passage, roster, phrase, key, (side, reference), f"{side} {reference}")
 
 
 def _named(text: str, roster: Roster) -> str:
@@ -110,6 +150,10 @@ def _field_phrase(passage: Passage, roster: Roster) -> str:
         "setting",
         "description",
     }
+    if set(label.lower().split()) & {"home", "house", "residence", "lives", "address"} and roster.is_person(
+        passage.subject
+    ):
+        return f"@{passage.subject}'s house"
     if set(label.lower().split()) & generic:
         return f"@{passage.subject}"
     return f"@{passage.subject}'s {label}"
@@ -134,15 +178,24 @@ def _reference(match: re.Match[str], before: str, roster: Roster) -> str:
 def _fact(passage: Passage, roster: Roster, phrase: str, match: re.Match[str], reference: str) -> Iterator[Fact]:
     key = _thing(phrase, roster)
     side = match["s"].lower().replace("-", "")
-    if not key or side in {"near", "far"} or (match["b"].lower() in {"edge", "end", "corner"} and not reference):
+    if (
+        not key
+        or side in {"near", "far"}
+        or reference in _SEATS
+        or (match["b"].lower() in {"edge", "end", "corner"} and not reference)
+    ):
         return
-    yield Fact(
+    yield _side(passage, roster, phrase, key, (side, reference), f"{side} {match['b'].lower()}")
+
+
+def _side(passage: Passage, roster: Roster, phrase: str, key: str, data: tuple[str, str], value: str) -> Fact:
+    return Fact(
         kind="place_side",
         attribute="place_side",
-        subject=re.sub(vocabulary.PERSON, lambda m: roster.name(int(m[0].strip("@?~"))), phrase),
+        subject=_named(phrase, roster),
         key=(key,),
-        value=f"{side} {match['b'].lower()}",
-        data=(side, reference),
+        value=value,
+        data=data,
         passage=passage,
         is_sure="?" not in phrase,
     )

@@ -21,6 +21,7 @@ from app.tools.continuity import (
     passages,
     possessions,
     relations,
+    relative_ages,
     sides,
     things,
     travels,
@@ -32,6 +33,7 @@ from app.tools.scenes import Scene
 
 _READERS: tuple[facts.Read, ...] = (
     ages.read,
+    relative_ages.read,
     appearances.read,
     sides.read,
     banks.read,
@@ -234,7 +236,7 @@ def _firm(told: Sequence[Fact]) -> list[Fact]:
 
 def _contradict(result: Comparison, read: Sequence[Passage]) -> None:
     groups: dict[tuple[str, ...], list[Fact]] = {}
-    for fact in result.facts:
+    for fact in [*result.facts, *relative_ages.derived(result.facts)]:
         groups.setdefault((fact.kind, fact.attribute, *fact.key), []).append(fact)
     days = [fact for fact in result.facts if fact.attribute in {"weekday", "next_day"}]
     result.contradictions += [
@@ -245,7 +247,7 @@ def _contradict(result: Comparison, read: Sequence[Passage]) -> None:
         for one, other in intervals.conflicts(result.facts, read)
     ]
     for (kind, attribute, *_), told in groups.items():
-        if attribute == "interval":
+        if attribute in {"interval", "age_difference"}:
             continue
         if attribute == "status":
             _contradict_deaths(result, told)

@@ -18,7 +18,7 @@ _METRES = {
     "feet": 0.3048, "metre": 1, "meter": 1, "fathom": 1.83, "furlong": 201, "klick": 1000, "verst": 1067, "pace": 0.75,
 }  # fmt: skip
 _MINUTES = {"minute": 1, "hour": 60, "day": 1440, "night": 1440, "week": 10080, "month": 43200}
-_N = rf"(?P<n>{dates.NUMBER}|an?(?: quarter of an| half)?|half an?|a hundred|two hundred|three hundred)"
+_N = rf"(?P<n>{dates.NUMBER}|an?(?: quarter of an| half)?|half an?|a hundred|two hundred|three hundred|a dozen|two dozen|a single)"
 _UNIT = rf"(?P<u>{'|'.join([*_METRES, *_MINUTES])})s?\b"
 _AMOUNT = re.compile(
     rf"\b(?P<h>half an? |quarter of an? )?{_N}(?P<half> and a half)?[- ](?:(?:good|full|long|short|whole|sea|nautical|English) )?{_UNIT}(?P<p>'s?|s')?(?P<half2> and a half)?",
@@ -31,6 +31,7 @@ _MODES = (
 )  # fmt: skip
 _END = rf"(?:[Tt]he (?:[a-z][\w-]* ){{0,2}}?[a-z][\w-]+|{vocabulary.PERSON}(?:'s)?)"
 _BETWEEN = (
+    re.compile(rf"\bfrom (?P<a>{_END}),? (?:stands|stood|lies|lay) (?P<b>{_END})"),
     re.compile(
         rf"\b(?:[Ff]rom|[Bb]etween) (?P<a>{_END}) (?:[^.;!?@]{{0,30}}? )?(?:to|and) (?P<b>{_END})(?=[,.;:!?]| (?:is|was|it|took|takes|and|by|in|on|there|the way|as|with|for|that)\b|$)"
     ),
@@ -74,6 +75,8 @@ def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
         if not _TRAVEL.search(near) or re.match(
             r" (?:ago|later|old|before|after|since|wide|deep|high|tall|long\b|thick)", after
         ):
+            continue
+        if re.search(r"\bfor $", text[: match.start()]) and not re.search(r"\bto (?:the\b|@)", text):
             continue
         if _PROGRESS.search(text[max(match.start() - 25, 0) : match.end() + 20]) or facts.is_unreal(
             passage, match.start(), match.end()
@@ -163,7 +166,9 @@ def _number(match: re.Match[str]) -> float | None:
     stated = match["n"].lower()
     if stated.startswith("half"):
         number: float | None = 0.5
-    elif stated in {"a", "an"}:
+    elif "dozen" in stated:
+        number = 24 if stated.startswith("two") else 12
+    elif stated in {"a", "an", "a single"}:
         number = 1
     elif "half" in stated:
         number = 0.5

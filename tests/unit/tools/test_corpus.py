@@ -11,6 +11,7 @@ import pytest
 from tests.corpus import scoring
 
 FLOOR = json.loads((scoring.CORPUS / "first.found.json").read_text())
+SHORT_FLOOR = json.loads((scoring.CORPUS / "passages.found.json").read_text())
 BOOKS = list(scoring.books("first", scoring.CORPUS))
 
 
@@ -20,6 +21,16 @@ def test_a_book_of_the_first_half_gives_what_is_recorded(folder, truth):
     The same contradictions are found, and the same false alarms raised, as `score_corpus.py first --record` has kept.
     """
     assert scoring.outcome(scoring.score(folder, truth)) == FLOOR[folder.name]
+
+
+def test_the_short_passages_give_what_is_recorded(tmp_path):
+    """
+    The same passages are found out, and the same give a false alarm, as `score_corpus.py passages --record` has kept.
+    """
+    scores = [scoring.score(folder, truth) for folder, truth in scoring.passages(scoring.CORPUS, tmp_path)]
+    outcomes = scoring.outcomes(scores)
+
+    assert {kind: outcomes[kind] for kind in SHORT_FLOOR} == SHORT_FLOOR
 
 
 def test_every_quote_of_the_truth_stands_in_its_file():
