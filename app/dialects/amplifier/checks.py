@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from app import errors
-from app.dialects.amplifier import agents, commands, declarations, fields, parse, references, templates, walk
+from app.dialects.amplifier import agents, commands, declarations, fields, references, templates, walk
 from app.engine import json_schemas, json_text, library, plain
 
 _Object: TypeAlias = Mapping[str, plain.Json]
@@ -121,7 +121,8 @@ def _of_literals(document: _Object) -> _Flaws:
     version = document.get("schema", fields.FIRST)
     declared = document.get("args_schema", {}).get("properties", {})
     known = declarations.values(document.get("context", {}), version)
-    known = {name: value for name, value in known.items() if not parse.is_empty(value) and name not in declared}
+    # An empty object or list is there to be replaced by what a run is given.
+    known = {name: value for name, value in known.items() if value not in (None, "", {}, []) and name not in declared}
     hidden = walk.made(document) | walk.looped(document)
     for spot in walk.spots(document):
         if isinstance(spot, walk.Question):
