@@ -95,8 +95,8 @@ def load(name: str) -> Golden:
     )
 
 
-def _of_version(version: int, make: Callable[[Path], bench.Pipeline]) -> Callable[[Path], bench.Pipeline]:
-    def made(project: Path) -> bench.Pipeline:
+def _of_version(version: int, make: Callable[[Path], Recordable]) -> Callable[[Path], Recordable]:
+    def made(project: Path) -> Recordable:
         pipeline = make(project)
         pipeline.disk.start = dataclasses.replace(pipeline.disk.start, driver_version=version)
         return pipeline
@@ -170,6 +170,14 @@ def _no_evidence(project: Path) -> bench.Pipeline:
 
 LOOP = {"review": says("issues-found"), "fix": says("complete"), "review#2": says("no-issues")}
 COMMITTED = {"commit": says("committed")}
+REMINDED = {
+    "review": 'Done.\n{"outcome": "perfect"}',
+    "review.reminder": says("issues-found"),
+    "fix": 'Done.\n{"outcome": "\\ud800"}',
+    "fix.reminder": says("complete"),
+    "review#2": says("no-issues"),
+    **COMMITTED,
+}
 COST = {"usage": {"input_tokens": 900, "output_tokens": 80, "cost_usd": 0.125}}
 LONG = "".join(f"Line {number} of it is fine. " for number in range(4_000))
 PUZZLED = '{"outcome": "other", "otherDescription": "there is nothing to review"}'
@@ -251,6 +259,7 @@ MADE: Mapping[str, Callable[[Path], Recordable]] = {
         workshop.RECIPE, {"review": {"error": {"code": "agent_exited", "message": "It died."}}}
     ),
     "agent_recipes/long_reply_2": _long_reply,
+    "agent_recipes/reminded_2": _of_version(2, _play(workshop.RECIPE, REMINDED)),
     "agent_recipes/in_turn": _in_turn,
     "agent_recipes/tasks": _tasks,
     **{f"conference/{name}_2": round_table.recorded(*given) for name, given in round_table.RUNS.items()},
