@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from app import errors
-from app.engine import json_text, plain
+from app.engine import json_text, json_words, plain
 
 _TYPES = {
     "object": "an object",
@@ -122,5 +122,6 @@ def _told(error: Any) -> list[tuple[str, str, str]]:
             names = [rule] if isinstance(rule, str) else rule
             return [(place, "type", f"must be {' or '.join(_TYPES.get(name, name) for name in names)}")]
         case "enum":
-            return [(place, "choice", f"must be one of {', '.join(str(name) for name in rule)}")]
-    return [(place, str(error.validator), error.schema.get("description", f"must fit {error.validator} {rule}"))]
+            return [(place, "choice", f"must be one of {', '.join(json_words.words(rule))}")]
+    described = error.schema.get("description") if isinstance(error.schema, dict) else None
+    return [(place, str(error.validator), described or json_words.breach(error))]

@@ -15,7 +15,7 @@ import referencing.exceptions
 
 from app import errors
 from app.control.story_args import Question
-from app.engine import json_schemas, json_text, library, plain
+from app.engine import json_schemas, json_text, json_words, library, plain
 
 MISSING = "missing_arg"
 """Code of a required argument that nobody has given and the project does not answer."""
@@ -145,7 +145,9 @@ def _unfit(args: dict[str, Any], recipe: library.Recipe, holding: Validator) -> 
     try:
         for error in holding.iter_errors(args):
             yield errors.Flaw(
-                path=_path(error.absolute_path), code=f"args_{error.validator}", message=_shortened(error.message)
+                path=_path(error.absolute_path),
+                code=f"args_{error.validator}",
+                message=_shortened(json_words.breach(error)),
             )
     except (
         jsonschema.SchemaError,

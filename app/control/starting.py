@@ -20,7 +20,7 @@ from app.control.requests import ResumeRequest, StartRequest
 from app.control.routing import RoutingResult
 from app.control.workspaces import Workspaces
 from app.dialects import control_room, registry
-from app.engine import library, plain, runs
+from app.engine import json_words, library, plain, runs
 
 _RECIPES_NAMED = 20
 
@@ -242,7 +242,9 @@ class Starter:
         name, known = recipe.speaks_through, self._rules.backends
         if name is None or args.get(name) in (None, *known):
             return
-        message = f"there is no backend {args[name]!r:.80}; {documents.nearest(str(args[name]), list(known))}"
+        message = (
+            f"there is no backend {json_words.shown(args[name])}; {documents.nearest(str(args[name]), list(known))}"
+        )
         flaw = errors.Flaw(path=f"$.args.{name}", code="unknown_backend", message=message)
         detail = {"backend": args[name], "backends": list(known)}
         raise errors.RequestInvalid(message, code="unknown_backend", flaws=[flaw], detail=detail)

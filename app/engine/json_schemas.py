@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from app import errors
-from app.engine import json_text, plain, task_patterns
+from app.engine import json_text, json_words, plain, task_patterns
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -63,6 +63,7 @@ def flaws(
     base: json_text.Parts = (),
     lenient: Lenience | None = None,
     most_checks: int | None = None,
+    as_first: bool = False,
 ) -> list[errors.Flaw]:
     """
     Return how a value breaks a schema, at most two hundred times.
@@ -70,6 +71,7 @@ def flaws(
     Args:
         base: Where the value stands in its document.
         most_checks: Keywords that are applied at most.
+        as_first: Whether a driver's first version words them, in prompts that old journals hold.
 
     Raises:
         TooCostly: there would be more.
@@ -78,7 +80,7 @@ def flaws(
         flaw
         for error in validator(schema, most_checks).iter_errors(value)
         if lenient is None or not lenient(tuple(error.absolute_path), str(error.validator))
-        for flaw in _told(error, base)
+        for flaw in _told(error, base, as_first)
     )
     return told(found)
 
@@ -187,14 +189,14 @@ def _breaches(_: object, pattern: str, value: plain.Json, __: object) -> Iterato
     from jsonschema.exceptions import ValidationError
 
     if isinstance(value, str) and task_patterns.expression(pattern).search(value) is None:
-        yield ValidationError(f"{_shown(value)} does not have the form {pattern}")
+        yield ValidationError(f"{json_words.shown(value)} does not have the form {pattern}")
 
 
 def _repetitions(_: object, unique: bool, value: plain.Json, __: object) -> Iterator[ValidationError]:
     from jsonschema.exceptions import ValidationError
 
     if unique and isinstance(value, list) and len({plain.canonical(_unified(item)) for item in value}) < len(value):
-        yield ValidationError(f"{_shown(value)} has non-unique elements")
+        yield ValidationError(f"{json_words.shown(value)} has non-unique elements")
 
 
 def _unified(value: plain.Json) -> plain.Json:
@@ -211,7 +213,7 @@ def _unified(value: plain.Json) -> plain.Json:
     return value
 
 
-def _told(error: ValidationError, base: json_text.Parts) -> Iterator[errors.Flaw]:
+def _told(error: ValidationError, base: json_text.Parts, as_first: bool) -> Iterator[errors.Flaw]:
     place: json_text.Parts = (*base, *error.absolute_path)
     rule: Any = error.schema
     value: Any = error.instance
@@ -229,8 +231,8 @@ def _told(error: ValidationError, base: json_text.Parts) -> Iterator[errors.Flaw
             wanted = " or ".join(_KINDS[kind] for kind in ([limit] if isinstance(limit, str) else limit))
             yield flaw(place, "wrong_type", f"must be {wanted}, not {kind_of(value)}")
         case "enum":
-            hint = nearest(value, map(str, limit)) if isinstance(value, str) else ""
-            yield flaw(place, "invalid_value", f"{_shown(value)} is not allowed{hint}")
+            hint = nearest(value, json_words.words(limit)) if isinstance(value, str) else ""
+            yield flaw(place, "invalid_value", f"{json_words.shown(value)} is not allowed{hint}")
         case "maxLength":
             yield flaw(place, "invalid_value", f"is longer than {limit} characters")
         case "minLength":
@@ -240,12 +242,7 @@ def _told(error: ValidationError, base: json_text.Parts) -> Iterator[errors.Flaw
         case "minItems":
             yield flaw(place, "invalid_value", f"has fewer than {limit} items" if limit > 1 else "is empty")
         case _:
-            yield flaw(place, "invalid_value", error.message)
-
-
-def _shown(value: plain.Json) -> str:
-    text = value if isinstance(value, str) else str(value)
-    return repr(text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…")
+            yield flaw(place, "invalid_value", error.message if as_first else json_words.breach(error))
 
 
 def _keywords(schema: plain.Json, parts: json_text.Parts) -> Iterator[json_text.Parts]:

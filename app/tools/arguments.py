@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from app import errors
-from app.engine import plain
+from app.engine import json_words, plain
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -147,13 +147,13 @@ def _told(error: ValidationError) -> list[errors.Flaw]:
             absent = [name for name in rule["required"] if name not in given]
             return [_flaw(f"{error.json_path}.{name}", "required", "is required") for name in absent]
         case "additionalProperties":
-            known = list(rule["properties"])
+            known = list(rule.get("properties", {}))
             unknown = [name for name in given if name not in known]
             return [_flaw(f"{error.json_path}.{name}", "unknown", _unknown(name, known)) for name in unknown]
         case "oneOf":
             names = ", ".join(name for option in rule["oneOf"] for name in option["required"])
             return [_flaw(error.json_path, "one_of", f"exactly one of {names} must be given")]
-    return [_flaw(error.json_path, str(error.validator), error.message)]
+    return [_flaw(error.json_path, str(error.validator), json_words.breach(error))]
 
 
 def _unknown(name: str, known: list[str]) -> str:

@@ -51,14 +51,14 @@ def read(reply: str, most_tasks: int, *, whole: bool = True, exact: bool = True)
 
     Args:
         whole: Whether each task must say what it depends on and when it is done.
-        exact: Whether half of a surrogate pair is a flaw.
+        exact: Whether half of a surrogate pair is a flaw; the first version did not look, and worded others in its way.
 
     Raises:
         errors.InputRefused: with every flaw found and its path, in the order in which they can be seen: the JSON, its
             schema, the dependencies, the size.
     """
     value = json_text.read(_inside(reply), exact=exact)
-    _refuse(json_schemas.flaws(schema.checked(most_tasks, whole=whole), value))
+    _refuse(json_schemas.flaws(schema.checked(most_tasks, whole=whole), value, as_first=not exact))
     drafts = {index: _draft(task) for index, task in enumerate(value["tasks"])}
     nodes = [_node(index, draft.id, value["tasks"][index].get("deps", ())) for index, draft in drafts.items()]
     # To name a task twice says nothing else than to name it once.
