@@ -287,7 +287,13 @@ def _contradict_group(result: Comparison, told: Sequence[Fact], differ: Callable
     for position, other in enumerate(versions):
         for one in versions[:position]:
             result.comparisons += 1
-            if other.value in reported or not differ(one, other) or _is_aware(one, other) or _is_aware(other, one):
+            if (
+                one.passage is other.passage
+                or other.value in reported
+                or not differ(one, other)
+                or _is_aware(one, other)
+                or _is_aware(other, one)
+            ):
                 continue
             reported.add(other.value)
             result.contradictions.append(Contradiction(one=one, other=other, versions=tuple(versions)))

@@ -73,7 +73,7 @@ def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
         near = text[max(match.start() - 70, 0) : match.end() + 70]
         after = text[match.end() : match.end() + 12]
         if not _TRAVEL.search(near) or re.match(
-            r" (?:ago|later|old|before|after|since|wide|deep|high|tall|long\b|thick)", after
+            r" (?:ago|later|old|before|after|since|wide|deep|high|tall|long\b|thick|being\b)", after
         ):
             continue
         if re.search(r"\bfor $", text[: match.start()]) and not re.search(r"\bto (?:the\b|@)", text):

@@ -297,4 +297,7 @@ INNOCENT: list[tuple[str, str, str, list[str]]] = [
     ("distance_travel", "fast", "", ["It took them two hours to walk from Corran to Harrowby.", "He rode from Corran to Harrowby in twenty minutes."]),
     ("distance_travel", "went on", "", ["It took them two hours to walk from Corran to Harrowby.", "They walked from Corran for twenty minutes, and Harrowby was out of sight."]),
     ("distance_travel", "third", "", ["Corran lies nine miles north of Harrowby.", "Senning lies four miles south of Harrowby. Corran could be seen."]),
+    ("name_spelling", "was called", "", ["Edyth Pargeter was Edith until she was seventeen. Nobody but Edyth Pargeter minded."]),
+    ("name_spelling", "address", "", ["\"Are you Miss Fiss?\" he asked. Miss Vane said that Miss Fiss was out."]),
+    ("distance_travel", "explained", "# Harrowby\n\n- Kind: place\n- Distance: twelve miles from Corran, a league being three\n", ["It is twelve miles from Corran to Harrowby."]),
 ]  # fmt: skip
