@@ -20,6 +20,7 @@ _Parse: TypeAlias = Callable[..., tuple[library.Recipe | None, tuple[errors.Flaw
 
 _ID_FIELDS = ("recipe_id", "id", "name")
 _LONG_CHARACTERS = 32 * 1024
+_FOREIGN = ("unknown_field", "later_field")
 _MOST_DEPTH = 3
 
 
@@ -194,27 +195,23 @@ class RecipeFiles:
         """
         Return the one flaw of a file that is written in the language of another folder; nothing where it is not.
         """
-        own = self._dialects[dialect].file_suffixes
-        fewest = len(self._flaws_as(dialect, path, source)) if path.name.endswith(own) else None
-        found = dialect
-        for name, other in self._dialects.items():
-            if name == dialect or not path.name.endswith(other.file_suffixes):
-                continue
-            count = len(self._flaws_as(name, path, source))
-            if fewest is None or count < fewest:
-                found, fewest = name, count
-        if found == dialect:
+        fitting = [name for name, known in self._dialects.items() if path.name.endswith(known.file_suffixes)]
+        unlike = {name: self._unlikeness(name, path, source) for name in fitting}
+        found = min(unlike, key=lambda name: (unlike[name], name != dialect), default=dialect)
+        # Only fields tell languages from one another: what a file lacks, it may lack in any of them.
+        if found == dialect or (dialect in unlike and unlike[found][0] == unlike[dialect][0]):
             return ()
         folder = next((folder.path for folder in self.layer.folders if folder.dialect == found), None)
         message = f"is not a recipe of {dialect}, as its folder says; it reads as {found}: move it to {folder}"
         return (errors.Flaw(path="$", code="misplaced", message=message),)
 
-    def _flaws_as(self, name: str, path: Path, source: str) -> Sequence[errors.Flaw]:
+    def _unlikeness(self, name: str, path: Path, source: str) -> tuple[int, int]:
         try:
             with recipe_texts.looked_at(path.stem, name):
-                return self._dialects[name].flaws(source, path.stem, library.Library())
-        except errors.RecipeInvalid as fault:
-            return fault.flaws
+                flaws: Sequence[errors.Flaw] = self._dialects[name].flaws(source, path.stem, library.Library())
+        except errors.InputRefused as error:
+            flaws = error.flaws
+        return sum(flaw.code in _FOREIGN for flaw in flaws), len(flaws)
 
 
 def folders(dialect: str, layers: Sequence[Layer]) -> list[Path]:

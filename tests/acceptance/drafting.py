@@ -61,7 +61,7 @@ def make_project(folder: Path, **replies: Any) -> Path:
     """
     example_project.copy(folder)
     script = {"backends": {"script": {"type": "scripted", "file": "replies.json"}}}
-    agents = [{"id": agent, "backend": "script", "tier": "t3"} for agent in AGENTS]
+    agents = [{"id": agent, "backend": "script", "tier": "t3", "evidence": "none"} for agent in AGENTS]
     recipes = folder / ".control-room" / "recipes"
     recipes.mkdir(parents=True, exist_ok=True)
     (recipes / "short.json").write_text(json.dumps(SHORT_RECIPE))

@@ -38,7 +38,9 @@ def test_demo_runs_the_main_job(project: Path) -> None:
     assert f"/api/runs/{run_id[0]}/steps" in shown.stdout
     folder = project / ".control-room" / "runs" / run_id[0]
     assert json.loads((folder / "run.json").read_text(encoding="utf-8"))["status"] == "done"
-    assert (project / "Drafts" / f"{run_id[0]}.md").read_text(encoding="utf-8").strip()
+    lines = map(json.loads, (folder / "steps.jsonl").read_text(encoding="utf-8").splitlines())
+    written = [line["output"]["path"] for line in lines if line["key"].startswith("commit.")]
+    assert [path for path in written if (project / path).read_text(encoding="utf-8").strip()] == written != []
 
 
 def test_demo_tells_why_the_service_does_not_start(tmp_path: Path) -> None:

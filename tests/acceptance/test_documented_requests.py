@@ -82,7 +82,14 @@ def project(tmp_path: Path) -> programs.Project:
     """
     project = programs.Project(example_project.copy(tmp_path / "example"))
     agents = [
-        {"id": f"{name}-001", "archetype": name, "tier": "t3", "backend": "script", "role": f"You are the {name}."}
+        {
+            "id": f"{name}-001",
+            "archetype": name,
+            "tier": "t3",
+            "backend": "script",
+            "evidence": "none",
+            "role": f"You are the {name}.",
+        }
         for name in ARCHETYPES
     ]
     project.write("agents.json", {"agents": agents, "backends": programs.AGENTS["backends"]})

@@ -36,7 +36,14 @@ def project(tmp_path: Path) -> programs.Project:
     """
     project = programs.Project(example_project.copy(tmp_path / "example"))
     agents = [
-        {"id": f"{name}-test", "archetype": name, "tier": "t3", "backend": "script", "role": f"You are the {name}."}
+        {
+            "id": f"{name}-test",
+            "archetype": name,
+            "tier": "t3",
+            "backend": "script",
+            "evidence": "none",
+            "role": f"You are the {name}.",
+        }
         for name in ARCHETYPES
     ]
     project.write("agents.json", {"agents": agents, "backends": programs.AGENTS["backends"]})
@@ -56,7 +63,7 @@ def test_scene_is_drafted_over_http(project: programs.Project):
         receipt = http.get(f"/api/audit/receipts/{pointer['receipt_id']}").json()
 
     assert run["status"] == "done", run["error"]
-    assert [step["step_id"] for step in run["steps"]][:8] == [
+    assert list(dict.fromkeys(step["step_id"] for step in run["steps"]))[:8] == [
         "discover",
         "analyze_outline",
         "check_canon",

@@ -85,7 +85,8 @@ async def test_a_full_disk_refuses_new_runs_and_loses_none(disk: SmallDisk) -> N
 async def test_a_run_that_meets_a_full_disk_waits_for_room(disk: SmallDisk) -> None:
     """A run whose result cannot be written is parked with the reason, and goes on by itself once there is room."""
     project = projects.Project(disk.root / "project")
-    project.say("draft", text=projects.REPLY * 200, delay_seconds=0.3)
+    text = "\n".join(f"{number * 7919 % 9973} {projects.REPLY}" for number in range(200))
+    project.say("draft", text=text, delay_seconds=0.3)
     async with served.in_process(project) as service:
         run_id = await service.start("draft", args=ARRIVAL)
         await service.until(run_id, step="draft")

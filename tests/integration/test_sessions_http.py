@@ -539,7 +539,10 @@ async def test_an_intent_is_the_chiefs_to_split(project: Project) -> None:
     agents = json.loads((project.data / "agents.json").read_text(encoding="utf-8"))
     chief = {"id": "chief-1", "archetype": "chief", "tier": "t3", "backend": "said", "role": "You split work."}
     project.write(".control-room/agents.json", json.dumps(agents | {"agents": [*agents["agents"], chief]}))
-    tasks = [{"id": 4, "description": "look around", "deps": []}, {"id": 7, "description": "look around", "deps": [4]}]
+    tasks = [
+        {"id": number, "description": "look around", "deps": deps, "dod": "Files are listed."}
+        for number, deps in ((4, []), (7, [4]))
+    ]
     project.say("chief", hang=True)
     async with served.in_process(project) as service:
         made = await service.http.post("/api/sessions", json={"intent": "Look everywhere"})
@@ -567,8 +570,8 @@ async def test_an_intent_is_the_chiefs_to_split(project: Project) -> None:
 
 
 METHODS = [
-    ("PUT", "/api/sessions", {"GET", "POST"}),
-    ("POST", "/api/sessions/sp_x", {"GET", "PATCH", "DELETE"}),
+    ("PUT", "/api/sessions", {"GET", "HEAD", "POST"}),
+    ("POST", "/api/sessions/sp_x", {"GET", "HEAD", "PATCH", "DELETE"}),
     ("GET", "/api/sessions/sp_x/start", {"POST"}),
     ("GET", "/api/sessions/sp_x/tasks", {"POST"}),
     ("GET", "/api/sessions/sp_x/tasks/1", {"DELETE", "PATCH"}),

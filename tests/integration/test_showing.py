@@ -253,7 +253,7 @@ async def test_an_artifact_slot_has_its_text(service: served.Served) -> None:
 
 async def test_a_large_artifact_comes_whole(service: served.Served) -> None:
     """A text too large for a journal line is shown whole all the same, while the run lives and afterwards."""
-    text = "Kael walked on. " * 10_000
+    text = "".join(f"Kael passed stone {number} and house {number * 7 % 9973}. " for number in range(4_000))
     service.project.say("draft", text=text)
     service.project.say("polish", hang=True)
     run_id = await service.start("draft", args=ARRIVAL)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from app import errors
+from app.cli import endings as common
 from app.cli import formats, terminal
 from app.cli.agent_recipes import endings, projects
 
@@ -98,6 +99,11 @@ async def _planned(
     await of_this_language(connected, request.recipe_id or "")
     try:
         return await connected.plan(request)
+    except errors.NotReady as lacking:
+        if as_json:
+            raise
+        terminal.warn("\n".join(f"agent-recipes: {line}" for line in common.sentences(lacking)))
+        return None
     except errors.RequestInvalid as error:
         if as_json or not _may_be_open(request, error):
             raise
