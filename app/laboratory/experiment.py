@@ -99,9 +99,7 @@ def script(agent_ids: Iterable[str], backend_names: Iterable[str], data_director
     own = {agent["id"]: agent for agent in document.get("agents", ())}
     known = [*own, *(agent_id for agent_id in agent_ids if agent_id not in own)]
     # A script quotes nothing, so its agents owe no evidence unless the project says so.
-    agents = [
-        {"evidence": "none"} | own.get(agent_id, {"id": agent_id}) | {"backend": _BACKEND} for agent_id in known
-    ]
+    agents = [{"evidence": "none"} | own.get(agent_id, {"id": agent_id}) | {"backend": _BACKEND} for agent_id in known]
     backends = {name: {"type": "scripted", "file": _SCRIPT} for name in (*backend_names, _BACKEND)}
     data_directory.mkdir(exist_ok=True)
     file.write_text(json.dumps(document | {"agents": agents, "backends": backends}), encoding="utf-8")
