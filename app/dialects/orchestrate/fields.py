@@ -234,8 +234,8 @@ KINDS: Mapping[str, tuple[Field, ...]] = {
         _part("on_item_complete", "on_item_complete", "Where the item's file goes afterwards.", since="1.2"),
     ),
     "on_item_complete": (
-        _part("success", "move", "When all steps of the item ended well.", since="1.2"),
-        _part("failure", "move", "When one failed, or the flow left the loop before its end.", since="1.2"),
+        _part("success", "move", "When each step of the item ended well, or its failure was caught.", since="1.2"),
+        _part("failure", "move", "When a failure was not caught, or the flow left the loop early.", since="1.2"),
     ),
     "move": (
         Field(
