@@ -231,7 +231,7 @@ class ValidateBody(BaseModel):
                     {
                         "step_id": "find",
                         "tool": "file_locator",
-                        "args": {"search_criteria": {"$ref": "task.description"}},
+                        "args": {"search_criteria": "harbour"},
                         "output_slot": "found",
                     }
                 ],
