@@ -44,9 +44,9 @@ class Usage(_Answer):
     What steps cost.
     """
 
-    input_tokens: int | None = Field(description="Tokens read; null where nobody told.")
-    output_tokens: int | None = Field(description="Tokens written; null where nobody told.")
-    cost_usd: float | None = Field(description="Price in US dollars; null where nobody told one.")
+    input_tokens: int | None = Field(description="Tokens read; null where they were not reported.")
+    output_tokens: int | None = Field(description="Tokens written; null where they were not reported.")
+    cost_usd: float | None = Field(description="Price in US dollars; null where it was not reported.")
 
 
 class EndingShown(_Answer):

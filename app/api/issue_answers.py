@@ -25,7 +25,7 @@ class IssueListed(_Answer):
     title: str
     status: Literal["open", "closed"]
     kind: str = Field(description="What sort of issue it is: `dod`, `finding`, or any word of whoever made it.")
-    severity: issues.Severity | None = Field(description="How bad it is; null where nobody said.")
+    severity: issues.Severity | None = Field(description="How bad it is; null where none was given.")
     recipe_id: str | None = Field(description="Recipe whose check found it.")
     run_id: str | None = Field(description="Run that found it last, or that it is about.")
     session_id: str | None = Field(description="Work session that it belongs to.")

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-from tests import example_project
-from tests.acceptance import programs
+from tests.acceptance import programs, scripted_example
 
 ROOT = Path(__file__).resolve().parents[2]
 ARCHETYPES = ("planner", "writer", "editor", "continuity", "critic", "librarian", "chief")
@@ -80,21 +79,7 @@ def project(tmp_path: Path) -> programs.Project:
     """
     Copy the example project and give it scripted agents.
     """
-    project = programs.Project(example_project.copy(tmp_path / "example"))
-    agents = [
-        {
-            "id": f"{name}-001",
-            "archetype": name,
-            "tier": "t3",
-            "backend": "script",
-            "evidence": "none",
-            "role": f"You are the {name}.",
-        }
-        for name in ARCHETYPES
-    ]
-    project.write("agents.json", {"agents": agents, "backends": programs.AGENTS["backends"]})
-    project.write("replies.json", REPLIES)
-    return project
+    return scripted_example.make(tmp_path / "example", ARCHETYPES, REPLIES, "001")
 
 
 def test_every_documented_request_works(project: programs.Project) -> None:

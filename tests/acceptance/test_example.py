@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import example_project
-from tests.acceptance import programs
+from tests.acceptance import programs, scripted_example
 
 ARCHETYPES = ("planner", "writer", "editor", "continuity", "critic", "librarian")
 REPLIES = {
@@ -34,21 +33,7 @@ def project(tmp_path: Path) -> programs.Project:
     """
     Copy the example project and give it scripted agents.
     """
-    project = programs.Project(example_project.copy(tmp_path / "example"))
-    agents = [
-        {
-            "id": f"{name}-test",
-            "archetype": name,
-            "tier": "t3",
-            "backend": "script",
-            "evidence": "none",
-            "role": f"You are the {name}.",
-        }
-        for name in ARCHETYPES
-    ]
-    project.write("agents.json", {"agents": agents, "backends": programs.AGENTS["backends"]})
-    project.write("replies.json", REPLIES)
-    return project
+    return scripted_example.make(tmp_path / "example", ARCHETYPES, REPLIES, "test")
 
 
 def test_scene_is_drafted_over_http(project: programs.Project):
