@@ -50,6 +50,8 @@ def interrupted(workspace: Workspace, *arguments: str, by: int = signal.SIGINT) 
     stuck(workspace)
     with going("run", FLOW, *arguments, workspace=workspace) as process:
         until(lambda: "begun" in _text(workspace, "trace"), "the second step has begun")
+        # Snapshots are coalesced: the first one may come after the second step's process has written.
+        until((workspace.runs / "latest" / "state.json").exists, "the run shows its state")
         process.send_signal(by)
         out, err = process.communicate(timeout=30)
     return process.wait(), out, err
