@@ -26,6 +26,11 @@ class Accepted(_Answer):
 
     run_id: _RunId
     status: _Status
+    reason: str | None = Field(
+        default=None,
+        description="Why it stands there, where there is a reason: `pausing` until its steps in flight are over, "
+        "`cancelling`, `paused_by_person`, `workspace_busy`.",
+    )
 
 
 class StepFault(_Answer):

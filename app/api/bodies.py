@@ -106,6 +106,20 @@ class EmptyBody(BaseModel):
     model_config = strict({})
 
 
+class PauseBody(BaseModel):
+    """
+    How a run is paused; empty: at its next step boundary.
+    """
+
+    model_config = strict({}, {"interrupt": True})
+
+    interrupt: bool = Field(
+        False,
+        description="Cut the steps in flight off; they leave no record, and run again as their next attempt when the "
+        "run continues.",
+    )
+
+
 class ResumeBody(BaseModel):
     """
     How an ended run is sent on; empty: from the causes of its ending, as it was.

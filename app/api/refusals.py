@@ -255,7 +255,7 @@ EXAMPLES: Mapping[str, problems.Problem] = {
             status=409,
             code="gate_denied",
             title="The request does not fit the present state.",
-            detail="the gate 'ship' was denied, which is final: the run cannot be sent on past it",
+            detail="the gate 'ship' was denied, which is final: no resume goes past it; start a new run",
             facts={"gate_id": _GATE, "decision": "deny", "by_default": False, "denied": True, "key": "ship"},
         ),
         problems.Problem(

@@ -15,7 +15,6 @@ from app.api.answering import IdempotencyKey, as_json, declared
 from app.api.desk import At
 from app.api.refusals import BODY
 from app.control import requests
-from app.engine import states
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
 
@@ -60,7 +59,8 @@ async def start_run(
     """
     started = await desk.runs.start(body.request(idempotency_key))
     headers = {"Location": f"/api/runs/{started.run_id}"}
-    return as_json(_accepted(started.run_id, started.status), status=200 if started.existed else 201, headers=headers)
+    told = {"run_id": started.run_id, "status": started.status.value}
+    return as_json(told, status=200 if started.existed else 201, headers=headers)
 
 
 @router.get(
@@ -124,15 +124,15 @@ async def cancel_run(desk: At, run_id: RunId, _body: _NoBody = None) -> Response
     """
     End an unfinished run; it never ends as done after the answer.
     """
-    return as_json(_accepted(run_id, await desk.runs.cancel(run_id)))
+    return as_json((await desk.runs.cancel(run_id)).to_json())
 
 
 @router.post("/{run_id}/pause", summary="Pause a run", responses=declared(answers.Accepted, *_MOVED))
-async def pause_run(desk: At, run_id: RunId, _body: _NoBody = None) -> Response:
+async def pause_run(desk: At, run_id: RunId, body: Annotated[bodies.PauseBody | None, Body()] = None) -> Response:
     """
-    Stop a run at its next step boundary.
+    Stop a run at its next step boundary (`running` with the reason `pausing` until then), or at once.
     """
-    return as_json(_accepted(run_id, await desk.runs.pause(run_id)))
+    return as_json((await desk.runs.pause(run_id, interrupt=body is not None and body.interrupt)).to_json())
 
 
 @router.post("/{run_id}/unpause", summary="Let a paused run go on", responses=declared(answers.Accepted, *_MOVED))
@@ -140,7 +140,7 @@ async def unpause_run(desk: At, run_id: RunId, _body: _NoBody = None) -> Respons
     """
     Let a paused or parked run go on, by way of the queue.
     """
-    return as_json(_accepted(run_id, await desk.runs.unpause(run_id)))
+    return as_json((await desk.runs.unpause(run_id)).to_json())
 
 
 @router.post(
@@ -164,7 +164,7 @@ async def resume_run(desk: At, run_id: RunId, body: Annotated[bodies.ResumeBody 
     Send an ended run on from what made it fail, or from an earlier step.
     """
     how = body.request() if body else requests.ResumeRequest()
-    return as_json(_accepted(run_id, await desk.runs.resume(run_id, how)))
+    return as_json((await desk.runs.resume(run_id, how)).to_json())
 
 
 @router.delete(
@@ -179,7 +179,3 @@ async def delete_run(desk: At, run_id: RunId) -> Response:
     """
     await desk.runs.delete(run_id)
     return Response(status_code=204)
-
-
-def _accepted(run_id: str, status: states.RunState) -> dict[str, str]:
-    return {"run_id": run_id, "status": status.value}

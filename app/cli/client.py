@@ -88,12 +88,12 @@ class Client(Protocol):
 
     async def cancel(self, run_id: str) -> Answer:
         """
-        End an unfinished run; returns `{run_id, status}`, as the following three do.
+        End an unfinished run; returns `{run_id, status}` and perhaps `reason`, as the following three do.
         """
 
-    async def pause(self, run_id: str) -> Answer:
+    async def pause(self, run_id: str, *, now: bool = False) -> Answer:
         """
-        Stop a run at its next step boundary.
+        Stop a run at its next step boundary, or at once.
         """
 
     async def unpause(self, run_id: str) -> Answer:

@@ -57,6 +57,14 @@ def run(detail: Mapping[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
+def moved(told: Mapping[str, Any]) -> str:
+    """
+    Return where a run stands after an order.
+    """
+    reason = f" ({told['reason']})" if told.get("reason") else ""
+    return f"run {told['run_id']} {told['status']}{reason}"
+
+
 def steps(lines: Sequence[Mapping[str, Any]]) -> str:
     """
     Return a list of steps.

@@ -130,18 +130,18 @@ class FolderClient:
         await self._room.runs.cancel(run_id)
         return _moved(run_id, await self._room.engine.ended(run_id))
 
-    async def pause(self, run_id: str) -> client.Answer:
+    async def pause(self, run_id: str, *, now: bool = False) -> client.Answer:
         """
         Keep a run from going on.
         """
-        return _moved(run_id, await self._room.runs.pause(run_id))
+        return (await self._room.runs.pause(run_id, interrupt=now)).to_json()
 
     async def unpause(self, run_id: str) -> client.Answer:
         """
         Let a paused run go on, here.
         """
         await self._hold(run_id)
-        return _moved(run_id, await self._room.runs.unpause(run_id))
+        return (await self._room.runs.unpause(run_id)).to_json()
 
     async def resume(self, run_id: str, request: requests.ResumeRequest) -> client.Answer:
         """
@@ -150,7 +150,7 @@ class FolderClient:
         found = await self._hold(run_id)
         if found.owner == "service" and found.status in _UNFINISHED and request == requests.ResumeRequest():
             return _moved(run_id, await self._room.engine.submit(run_id))
-        return _moved(run_id, await self._room.runs.resume(run_id, request))
+        return (await self._room.runs.resume(run_id, request)).to_json()
 
     async def stop(self, run_id: str) -> client.Answer:
         """

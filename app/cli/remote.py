@@ -150,11 +150,11 @@ class ServiceClient:
         """
         return self._object(await self._send("POST", _run(run_id, "cancel")))
 
-    async def pause(self, run_id: str) -> client.Answer:
+    async def pause(self, run_id: str, *, now: bool = False) -> client.Answer:
         """
         Post a pause.
         """
-        return self._object(await self._send("POST", _run(run_id, "pause")))
+        return self._object(await self._send("POST", _run(run_id, "pause"), json={"interrupt": True} if now else {}))
 
     async def unpause(self, run_id: str) -> client.Answer:
         """

@@ -87,13 +87,14 @@ def cancel(place: options.Place, as_json: bool, run_id: str) -> int:
 
 @runs.command()
 @click.argument("run_id")
+@click.option("--now", is_flag=True, help="Cut the steps in flight off; they run again when the run continues.")
 @options.as_json
 @options.anywhere
-def pause(place: options.Place, as_json: bool, run_id: str) -> int:
+def pause(place: options.Place, as_json: bool, run_id: str, now: bool) -> int:
     """
     Stop a run at its next step boundary.
     """
-    return _moved(place.ask(lambda connected: connected.pause(run_id), Access.CHANGE), as_json)
+    return _moved(place.ask(lambda connected: connected.pause(run_id, now=now), Access.CHANGE), as_json)
 
 
 @runs.command()
@@ -254,4 +255,4 @@ async def _go_on(connected: client.Client, moved: client.Answer, as_json: bool) 
 
 
 def _moved(moved: client.Answer, as_json: bool) -> int:
-    return endings.shown(moved, as_json, lambda told: f"run {told['run_id']} {told['status']}")
+    return endings.shown(moved, as_json, formats.moved)

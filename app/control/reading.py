@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app import clock, errors
-from app.control import patience
+from app.control import patience, requests
 from app.control.sheets import Sheet
 from app.engine import plain, pool_port, ports, review, runs, slots, states, stores, views
 
@@ -145,6 +145,23 @@ class Reader:
         check_run_id(run_id)
         known = await self._live(run_id) or self._engine.standing(run_id)
         return known.status if known is not None else states.RunState((await self._store.summary(run_id)).status)
+
+    async def moved(self, run_id: str) -> requests.Moved:
+        """
+        Return where a run stands after an order, as `ready` shows it.
+
+        Raises:
+            errors.NotFound: there is no such run.
+        """
+        known = await self._live(run_id) or self._engine.standing(run_id) or (await self._shown(run_id, None))[0]
+        return requests.Moved(run_id=run_id, status=known.status, reason=known.reason)
+
+    def is_in_flight(self, run_id: str) -> bool:
+        """
+        Tell whether steps of a run are being performed.
+        """
+        view = self._engine.view(run_id)
+        return view is not None and bool(view.open)
 
     async def slot(self, run_id: str, name: str) -> dict[str, plain.Json]:
         """

@@ -123,6 +123,27 @@ class Started:
     """Whether an earlier request had made it."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """
+    Where a run stands after an order, as it is shown from then on.
+    """
+
+    run_id: str
+    """The run."""
+    status: states.RunState
+    """Its state."""
+    reason: str | None = None
+    """Why it stands there: `pausing` until its steps in flight are over, `paused_by_person`, `workspace_busy`, …"""
+
+    def to_json(self) -> dict[str, plain.Json]:
+        """
+        Return `{run_id, status}`, and `reason` where there is one.
+        """
+        told: dict[str, plain.Json] = {"run_id": self.run_id, "status": self.status.value}
+        return told if self.reason is None else told | {"reason": self.reason}
+
+
 def check(request: StartRequest) -> None:
     """
     Refuse values of the wrong form.

@@ -16,7 +16,7 @@ from app.control.following import Follower
 from app.control.joining import Joining
 from app.control.progress import Progress
 from app.control.reading import Reader, Ready
-from app.control.requests import ResumeRequest, Started, StartRequest
+from app.control.requests import Moved, ResumeRequest, Started, StartRequest
 from app.control.starting import Starter
 from app.control.waiting import Waiter
 from app.engine import events, plain, pool_port, ports, receipts, records, runs, states, stores, views
@@ -242,7 +242,7 @@ class Runs:
         found = await self._store.list_receipts(dataclasses.replace(query, limit=query.limit + 1))
         return found[: query.limit], len(found) > query.limit
 
-    async def cancel(self, run_id: str) -> states.RunState:
+    async def cancel(self, run_id: str) -> Moved:
         """
         Ask for a run's end.
 
@@ -252,23 +252,30 @@ class Runs:
         """
         reading.check_run_id(run_id)
         with faults.told():
-            status = await self._engine.cancel(run_id)
+            await self._engine.cancel(run_id)
         # Whoever is told that the run is cancelled may look at once, so what is open gets a moment to be cut off.
         await patience.first(self._engine.ended(run_id), self._clock.sleep(reading.SETTLING_SECONDS))
-        return status
+        return await self._reader.moved(run_id)
 
-    async def pause(self, run_id: str) -> states.RunState:
+    async def pause(self, run_id: str, *, interrupt: bool = False) -> Moved:
         """
-        Stop a run at its next step boundary.
+        Stop a run at its next step boundary, or at once.
+
+        Args:
+            interrupt: Cut the steps in flight off; they leave no record and run again as their next attempt.
 
         Raises:
             errors.NotFound, errors.WrongState, errors.NoRoom: as `cancel`, or it is paused already.
         """
         reading.check_run_id(run_id)
         with faults.told():
-            return await self._engine.pause(run_id)
+            await self._engine.pause(run_id, interrupt=interrupt)
+        if interrupt or not self._reader.is_in_flight(run_id):
+            # Nothing is waited for but its files.
+            await patience.first(self._engine.left(run_id), self._clock.sleep(reading.SETTLING_SECONDS))
+        return await self._reader.moved(run_id)
 
-    async def unpause(self, run_id: str) -> states.RunState:
+    async def unpause(self, run_id: str) -> Moved:
         """
         Let a paused run go on.
 
@@ -277,9 +284,10 @@ class Runs:
         """
         reading.check_run_id(run_id)
         with faults.told():
-            return await self._engine.unpause(run_id)
+            await self._engine.unpause(run_id)
+        return await self._reader.moved(run_id)
 
-    async def resume(self, run_id: str, request: ResumeRequest) -> states.RunState:
+    async def resume(self, run_id: str, request: ResumeRequest) -> Moved:
         """
         Send a failed or cancelled run on, or take over an unfinished one that another process or directory left.
 
@@ -300,9 +308,9 @@ class Runs:
             overrides = {**overrides, "begun_again": joining.begun_again(view)}
         how = pool_port.Resume(from_key=request.from_key, overrides=overrides)
         with faults.told():
-            status = await self._joining.resume(run_id, view, how)
+            await self._joining.resume(run_id, view, how)
         self._beginnings.tell(view.start)
-        return status
+        return await self._reader.moved(run_id)
 
     async def delete(self, run_id: str) -> None:
         """

@@ -90,9 +90,12 @@ class RunEngine(Protocol):
             errors.NotFound, errors.WrongState: it has ended.
         """
 
-    async def pause(self, run_id: str) -> RunState:
+    async def pause(self, run_id: str, *, interrupt: bool = False) -> RunState:
         """
-        Stop a run at its next step boundary.
+        Stop a run at its next step boundary; answered once the request is durable.
+
+        Args:
+            interrupt: Cut the steps in flight off, as a stop of the service does; they run again as their next attempt.
 
         Raises:
             errors.NotFound, errors.WrongState: it has ended or is paused.

@@ -23,6 +23,9 @@ from app.engine.stores import RunLog
 PAUSING = "pausing"
 """Reason shown of a run that will pause as soon as its open steps are over."""
 
+CANCELLING = "cancelling"
+"""Reason shown of a run that will end as cancelled as soon as its open steps are cut off."""
+
 
 class Portrait:
     """
@@ -146,8 +149,11 @@ class Portrait:
         return record.final and record.position not in self._log.loaded.decisions.dead
 
     def _why(self) -> str | None:
+        decided = self._log.loaded.decisions
+        if not self.status.finished and decided.cancel_requested_at is not None:
+            return CANCELLING
         if self.status is RunState.RUNNING:
-            return PAUSING if self._log.loaded.decisions.paused is not None else None
+            return PAUSING if decided.paused is not None else None
         return self._reason
 
     def _snapshots(self) -> Mapping[str, plain.Json]:

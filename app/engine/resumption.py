@@ -24,14 +24,14 @@ def dead_positions(loaded: Loaded, from_key: str | None) -> set[int]:
     living = [record for record in loaded.records if record.position not in loaded.decisions.dead]
     roots = _causes(loaded, living) if from_key is None else _named(living, from_key)
     dying = [record for record in living if any(_dies_with(record, root) for root in roots)]
-    _refuse_denied(dying)
+    _refuse_denied(dying if from_key is not None else [*dying, *_ended_by(loaded, living)])
     return {record.position for record in dying}
 
 
 def _refuse_denied(dying: list[Record]) -> None:
     for record in dying:
         if gates.is_denial(record):
-            told = f"the gate {record.key!r} was denied, which is final: the run cannot be sent on past it"
+            told = f"the gate {record.key!r} was denied, which is final: no resume goes past it; start a new run"
             raise errors.Conflict(told, code="gate_denied", key=record.key, detail=dict(gates.told(record.output)))
 
 
@@ -39,6 +39,13 @@ def _causes(loaded: Loaded, living: list[Record]) -> list[Record]:
     ended = loaded.decisions.ended
     causes = set(ended.causes) if ended else set()
     return [record for record in living if record.position in causes]
+
+
+def _ended_by(loaded: Loaded, living: list[Record]) -> list[Record]:
+    # A recipe may end by a denial without naming it a cause; a resume would only end it the same way once more.
+    ended = loaded.decisions.ended
+    key = ended.error.get("key") if ended and ended.error else None
+    return [record for record in living if record.key == key]
 
 
 def _named(living: list[Record], key: str) -> list[Record]:

@@ -115,13 +115,17 @@ class Runner:
         Cut off every open step and end as cancelled; the request is durable already.
         """
         self._cancelled = True
+        self._portrait.tell()
         self._wake.give()
 
-    def pause(self) -> None:
+    def pause(self, *, interrupt: bool = False) -> None:
         """
-        Begin no further step; the request is durable already.
+        Begin no further step, and cut open ones off if `interrupt`; the request is durable already.
         """
         self._halt_at_boundary("pause")
+        if interrupt:
+            self._cut_all()
+        self._portrait.tell()
 
     def stop(self) -> None:
         """

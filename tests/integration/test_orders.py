@@ -89,7 +89,7 @@ async def test_a_paused_run_starts_no_new_step(service: served.Served) -> None:
     ended = await service.until(run_id, "done")
     late = await order(service, run_id, "unpause")
 
-    assert paused == (200, {"run_id": run_id, "status": "paused"})
+    assert paused == (200, {"run_id": run_id, "status": "running", "reason": "pausing"})
     assert (again[0], again[1]["code"]) == (409, "wrong_state")
     assert (resting["reason"], resting["error"]) == ("paused_by_person", None)
     assert resting["steps"][-1]["step_id"] == "draft"

@@ -88,7 +88,7 @@ class _Flow:
         Ask a person what the stage wants to know before or after its steps.
 
         Raises:
-            errors.RunFailed: `approval_denied`; nothing that a resume repeats caused it.
+            errors.RunFailed: `approval_denied`; no resume goes past it.
         """
         approval = stage.get("approval") or {}
         if self._over or not approval.get("required") or fields.when(approval) != when:

@@ -46,11 +46,11 @@ class Orders:
         """
         return await self._carry_out(run_id, self._cancel(run_id))
 
-    async def pause(self, run_id: str) -> states.RunState:
+    async def pause(self, run_id: str, *, interrupt: bool = False) -> states.RunState:
         """
-        Stop a run at its next step boundary.
+        Stop a run at its next step boundary, or at once.
         """
-        return await self._carry_out(run_id, self._pause(run_id))
+        return await self._carry_out(run_id, self._pause(run_id, interrupt))
 
     async def unpause(self, run_id: str) -> states.RunState:
         """
@@ -135,14 +135,18 @@ class Orders:
 
     # -- pause, unpause
 
-    async def _pause(self, run_id: str) -> states.RunState:
+    async def _pause(self, run_id: str, interrupt: bool) -> states.RunState:
         stay = self._house.stays.get(run_id)
         if stay is None:
-            raise _wrong(run_id, (await self._unfinished(run_id)).status, "paused")
+            summary = await self._unfinished(run_id)
+            if summary.status == states.RunState.PAUSED or summary.owner == "foreign":
+                raise _wrong(run_id, summary.status, "paused")
+            stay = self._house.admit(summary)
         log = await self._house.take_up(stay)
         try:
-            await self._write_pause(log)
-            _runner(stay).pause()
+            if not (interrupt and _is_pausing(log, stay)):
+                await self._write_pause(log)
+            _runner(stay).pause(interrupt=interrupt)
         finally:
             self._house.go_on(stay)
         return states.RunState.PAUSED
@@ -276,6 +280,11 @@ def _no_room() -> Iterator[None]:
         yield
     except errors.StorageFault as fault:
         raise errors.NoRoom(f"it cannot be written down now: {fault.message}", detail=fault.detail) from fault
+
+
+def _is_pausing(log: stores.RunLog, stay: Stay) -> bool:
+    found = log.loaded.decisions
+    return found.paused is not None and not found.cancel_requested_at and bool(_runner(stay).view().open)
 
 
 def _runner(stay: Stay) -> runner.Runner:

@@ -134,11 +134,11 @@ class Pool:
         """
         return await self._orders.cancel(run_id)
 
-    async def pause(self, run_id: str) -> states.RunState:
+    async def pause(self, run_id: str, *, interrupt: bool = False) -> states.RunState:
         """
-        Stop a run at its next step boundary.
+        Stop a run at its next step boundary, or at once.
         """
-        return await self._orders.pause(run_id)
+        return await self._orders.pause(run_id, interrupt=interrupt)
 
     async def unpause(self, run_id: str) -> states.RunState:
         """

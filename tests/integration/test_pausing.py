@@ -1,0 +1,148 @@
+"""
+Pauses: an order is answered with the state that is shown, and may cut off what is in flight, in every language.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration import project as projects
+from tests.integration import served
+from tests.unit.dialects.agent_recipes import workshop as agent_recipes
+from tests.unit.dialects.amplifier import workshop as amplifier
+
+SCENE = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
+
+# A command whose first try never ends, and neither does the process that it starts.
+SLEEP = f"sleep {30_000 + os.getpid()}"
+STUCK = f"[ -e again ] && exit 0; {SLEEP} & touch again; wait"
+WORKFLOW = {"version": "1.1", "name": "stuck", "steps": [{"name": "Work", "command": ["sh", "-c", STUCK]}]}
+
+COMMANDS = ("amplifier", "orchestrate")
+LANGUAGES = {
+    "control_room": ("draft", SCENE, "draft"),
+    "agent_recipes": ("review-and-commit", {"backend": "said"}, "code-review"),
+    "amplifier": ("stuck", {}, "work"),
+    "orchestrate": ("stuck", {}, "Work"),
+}
+
+
+def prepare(project: projects.Project, language: str) -> None:
+    """Write the recipe, and let agents hang."""
+    if language == "amplifier":
+        bash = {"id": "work", "type": "bash", "command": STUCK}
+        project.write(".control-room/recipes/amplifier/stuck.yaml", json.dumps(amplifier.later(bash, name="stuck")))
+    elif language == "orchestrate":
+        project.write(".control-room/recipes/orchestrate/stuck.yaml", json.dumps(WORKFLOW))
+    else:
+        project.say(LANGUAGES[language][2], hang=True)
+
+
+def mend(project: projects.Project) -> None:
+    """Let agents answer."""
+    project.say("draft", text=projects.REPLY)
+    project.say("code-review", text=agent_recipes.says("no-issues"))
+    project.say("commit", text=agent_recipes.says("committed"))
+
+
+def sleeping() -> list[str]:
+    """Return the processes that a stuck command has started."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+            found += [process.name] if command == SLEEP else []
+    return found
+
+
+async def told(service: served.Served, run_id: str, verb: str, body: Any = None) -> tuple[int, Any]:
+    """Give an order and return what was answered."""
+    answer = await service.http.post(f"/api/runs/{run_id}/{verb}", json=body)
+    return answer.status_code, answer.json()
+
+
+def shown(run: dict[str, Any]) -> dict[str, Any]:
+    """Return what an order answers, as a poll shows it."""
+    names = ("run_id", "status") if run["reason"] is None else ("run_id", "status", "reason")
+    return {name: run[name] for name in names}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_a_pause_may_cut_off_what_is_in_flight(project: projects.Project, language: str) -> None:
+    """Nothing is recorded of a step that a pause cuts off, and it runs again as its next attempt."""
+    recipe_id, args, key = LANGUAGES[language]
+    prepare(project, language)
+    async with served.in_process(project) as service:
+        run_id = await service.start(recipe_id, args=args)
+        await service.until(run_id, step=key)
+        async with asyncio.timeout(served.PATIENCE_SECONDS):
+            while language in COMMANDS and not (sleeping() and (project.root / "again").exists()):
+                await service.http.get(f"/api/runs/{run_id}?wait=0.05")
+        paused = await told(service, run_id, "pause", {"interrupt": True})
+        left = sleeping()
+        resting = await service.show(run_id)
+        log = (await service.http.get(f"/api/runs/{run_id}/steps")).json()
+        again = await told(service, run_id, "pause", {"interrupt": True})
+        mend(project)
+        unpaused = await told(service, run_id, "unpause")
+        ended = await service.until(run_id, "done", "failed", "paused")
+        stream = (await service.http.get(f"/api/runs/{run_id}/events")).text
+
+    assert paused == (200, {"run_id": run_id, "status": "paused", "reason": "paused_by_person"})
+    assert (resting["status"], resting["error"]) == ("paused", None)
+    assert all(line["key"] != key for line in log)
+    assert (again[0], again[1]["code"]) == (409, "wrong_state")
+    assert unpaused[0] == 200
+    assert ended["status"] == "done"
+    assert [step["attempt"] for step in ended["steps"] if step["key"] == key] == [2]
+    assert stream.count("event: step.interrupted") == 1
+    assert left == []
+
+
+async def test_an_order_answers_what_is_shown(service: served.Served) -> None:
+    """A pause that waits for its step is `pausing`, which a pause at once makes `paused`, and a cancel is over."""
+    service.project.say("draft", hang=True)
+    run_id = await service.start("draft", args=SCENE)
+    await service.until(run_id, step="draft")
+    answers = [(await told(service, run_id, "pause"), await service.show(run_id))]
+    answers.append((await told(service, run_id, "pause", {"interrupt": True}), await service.show(run_id)))
+    answers.append((await told(service, run_id, "cancel"), await service.show(run_id)))
+
+    assert [(run["status"], run["reason"]) for _, run in answers] == [
+        ("running", "pausing"),
+        ("paused", "paused_by_person"),
+        ("cancelled", None),
+    ]
+    assert [answer for answer, _ in answers] == [(200, shown(run)) for _, run in answers]
+
+
+async def test_a_run_that_waits_for_its_turn_is_paused(project: projects.Project) -> None:
+    """What nobody performs is paused when the order is answered, queued again when it is unpaused."""
+    project.say("draft", hang=True)
+    async with served.in_process(project, max_running=1) as service:
+        first = await service.start("draft", args=SCENE)
+        await service.until(first, step="draft")
+        second = await service.start("quick")
+        answers = [(await told(service, second, verb), await service.show(second)) for verb in ("pause", "unpause")]
+
+    assert [run["status"] for _, run in answers] == ["paused", "pending"]
+    assert [answer for answer, _ in answers] == [(200, shown(run)) for _, run in answers]
+
+
+@pytest.mark.parametrize("body", [{"interrupt": "yes"}, {"now": True}, [], 3])
+async def test_a_wrong_pause_is_refused(service: served.Served, body: Any) -> None:
+    """A body that means nothing changes nothing."""
+    service.project.say("draft", hang=True)
+    run_id = await service.start("draft", args=SCENE)
+    await service.until(run_id, step="draft")
+    status, problem = await told(service, run_id, "pause", body)
+
+    assert (status, problem["code"]) == (400, "request_invalid")
+    assert (await service.show(run_id))["reason"] is None
