@@ -341,12 +341,14 @@ def _check_server(server: ServerSettings) -> list[Remark]:
 
 def _check_project(settings: Settings) -> list[Remark]:
     project = settings.project
-    remarks = [] if project.project.is_dir() else [_fatal("PROJECT", f"{project.project} is no folder")]
+    remarks = [] if os.path.isdir(project.project) else [_fatal("PROJECT", f"{project.project} is no folder")]
     # Runs are written down with the folders that they are about.
     folders = {"PROJECT": project.project, "DATA_DIRECTORY": project.data_directory}
     unwritable = [name for name, folder in folders.items() if not _is_text(os.path.realpath(folder))]
     remarks += [_fatal(name, f"{folders[name]} cannot be written as UTF-8") for name in unwritable[:1]]
-    remarks += [_fatal("ALLOWED_ROOTS", f"{root} is no folder") for root in project.allowed_roots if not root.is_dir()]
+    remarks += [
+        _fatal("ALLOWED_ROOTS", f"{root} is no folder") for root in project.allowed_roots if not os.path.isdir(root)
+    ]
     if not 0 <= project.keep_conversations_days <= _MOST_DAYS:
         remarks.append(_fatal("KEEP_CONVERSATIONS_DAYS", f"must be a number of days from 0 to {_MOST_DAYS}"))
     if settings.telemetry.log_level.lower() not in ("debug", "info", "warning", "error"):

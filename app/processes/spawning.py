@@ -20,7 +20,8 @@ _RESET = tuple(
     getattr(signal, name)
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGPIPE", "SIGXFSZ", "SIGCHLD", "SIGUSR1", "SIGUSR2")
 )
-_MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
+# Of a file that cannot be reached: a folder on PATH that may not be searched is no place of programs.
+_MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES})
 
 
 class Refusal(Exception):

@@ -150,6 +150,13 @@ def begun(project: Path, run_id: str) -> list[tuple[str, str, int]]:
     return [(run_id, line["key"], line["attempt"]) for line in control if line["kind"] == "started"]
 
 
+def taken(project: Path, run_id: str) -> bool:
+    """
+    Tell whether any process has taken a run up.
+    """
+    return any(line["kind"] == "taken" for line in lines(folder_of(project, run_id) / "control.jsonl"))
+
+
 def left_by(project: Path, run_id: str) -> dict[str, Any]:
     """
     Return what a run left in its folder and in the workspace, without what differs between any two runs.

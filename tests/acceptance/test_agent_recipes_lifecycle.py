@@ -75,7 +75,7 @@ def test_a_reader_that_goes_away_stops_the_run(project: Project):
     project.script(
         {
             "review": says("issues-found"),
-            "fix": {"text": says("complete"), "delay_seconds": 0.3},
+            "fix": {"text": says("complete"), "delay_seconds": 2},
             "review#2": [{"hang": True}, says("no-issues")],
             "commit": says("committed"),
         }

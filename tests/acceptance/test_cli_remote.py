@@ -111,7 +111,7 @@ def test_paused_run_ends_the_following_and_goes_on_when_told(project: programs.P
     """
     A pause takes effect at the step boundary; following a paused run ends with 1.
     """
-    project.say(brief={"text": "slow", "delay_seconds": 1})
+    project.say(brief={"text": "slow", "delay_seconds": 4})
     run_id = service.start_run()
     service.wait_for_step(run_id, "brief")
     server = ("--server", service.url)

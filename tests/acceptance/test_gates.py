@@ -222,7 +222,7 @@ def test_a_person_who_leaves_leaves_the_question(project: programs.Project) -> N
 
 def test_a_question_goes_away_with_its_time(project: programs.Project) -> None:
     """While the person at the terminal thinks, the default is taken, and the run goes on."""
-    gate = {"gate": "ship", "default": "approve", "expires_seconds": 3}
+    gate = {"gate": "ship", "default": "approve", "expires_seconds": 4}
     project.write("recipes/asking/timed.json", {"recipe_id": "timed", "steps": [gate, *SHIP[2:]]})
     with at_a_terminal(project, "run", "timed") as terminal:
         terminal.until("[approve / deny]")
@@ -312,7 +312,7 @@ def test_a_kill_while_an_answer_is_written(project: programs.Project, point: str
 
 def test_a_default_is_taken_after_a_kill(project: programs.Project) -> None:
     """A gate whose time ends while nobody serves is decided by its default at the next start."""
-    gate = {"gate": "ship", "default": "deny", "expires_seconds": 1}
+    gate = {"gate": "ship", "default": "deny", "expires_seconds": 5}
     project.write("recipes/asking/timed.json", {"recipe_id": "timed", "steps": [gate]})
     with programs.service(project, module=PROGRAM) as service:
         run_id = service.start_run(recipe_id="timed", args={})

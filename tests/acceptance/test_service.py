@@ -77,7 +77,7 @@ def test_sigterm_lets_the_step_in_flight_end_and_begins_no_other(project: progra
     """
     Within the grace a step in flight is finished and recorded; the next one waits for the next start.
     """
-    project.say(brief={"text": "slow", "delay_seconds": 2})
+    project.say(brief={"text": "slow", "delay_seconds": 5})
     with programs.service(project, **processes.COLD) as service:
         run_id = service.start_run()
         service.wait_for_step(run_id, "brief")

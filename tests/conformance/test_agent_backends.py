@@ -28,7 +28,7 @@ from tests.agent_programs.fake_model.replies import OUTPUT_TOKENS, Fault, Hang, 
 from tests.conformance import agent_houses
 from tests.conformance.agent_houses import House
 
-CANCEL_SECONDS = 10.0
+CANCEL_SECONDS = 30.0
 SLACK_SECONDS = 15.0
 Case = TypeVar("Case", bound=Callable[..., Any])
 

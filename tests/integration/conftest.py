@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration import held as holding
 from tests.integration import served
 from tests.integration.project import Project
 
@@ -19,6 +20,14 @@ def project(tmp_path: Path) -> Project:
     Return a small project.
     """
     return Project(tmp_path / "project")
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> holding.Held:
+    """
+    Return what lets the replies come whose delay is `held.DELAY_SECONDS`.
+    """
+    return holding.Held(monkeypatch)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from tests.integration.project import Project
 HOST = "127.0.0.1:8000"
 """Host that clients in process name."""
 
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 60
 """Time within which a run of a test must come where it should."""
 
 

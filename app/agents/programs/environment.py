@@ -5,6 +5,7 @@ The environment of a program: this process's own, cleaned of what an agent aroun
 from __future__ import annotations
 
 import fnmatch
+import os
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 
@@ -56,14 +57,14 @@ def beads_database(working_dir: PurePath) -> Path | None:
     """
     folder = Path(working_dir)
     for place in (folder, *folder.parents):
-        if (place / ".git").exists():
-            found = [base / _BEADS for base in (folder, place) if (base / _BEADS).is_file()]
+        if os.path.exists(place / ".git"):
+            found = [base / _BEADS for base in (folder, place) if os.path.isfile(base / _BEADS)]
             return found[0] if found and _is_linked(place / ".git") else None
     return None
 
 
 def _is_linked(git: Path) -> bool:
-    if not git.is_file():
+    if not os.path.isfile(git):
         return False
     try:
         return "/worktrees/" in git.read_text(encoding="utf-8", errors="replace")

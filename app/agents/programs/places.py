@@ -52,7 +52,7 @@ def _on_path(name: str, environ: Mapping[str, str]) -> str | None:
 
 
 def _executable(path: Path) -> bool:
-    return path.is_file() and os.access(path, os.X_OK)
+    return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
 def _missing(program: Program, why: str) -> errors.AgentFailed:

@@ -96,5 +96,5 @@ def _resolved(named: str) -> Path | None:
 def _nearest(folder: Path, environ: Mapping[str, str]) -> Path:
     # What lies in the home folder is the user's own and makes no project of everything below.
     home = settings.load(environ).project.home.resolve()
-    found = (above for above in (folder, *folder.parents) if (above / _DATA).is_dir() and above != home)
+    found = (above for above in (folder, *folder.parents) if os.path.isdir(above / _DATA) and above != home)
     return next(found, folder)

@@ -112,7 +112,7 @@ def test_21_step_retries(workspace: workspaces.Workspace) -> None:
     own = {"max": 2, "delay_ms": 100}
     workspace.flow(
         ask("Again", 2, 1, retries=own), after("Again"),
-        ask("Slow", 1, 124, retries=own, timeout_sec=2), after("Slow"),
+        ask("Slow", 1, 124, retries=own, timeout_sec=4), after("Slow"),
         ask("Invalid", 1, 2, retries=own), after("Invalid"),
         ask("Unasked", 1, 1), after("Unasked"),
         ask("Never", 1, 1, retries={"max": 0}), after("Never"),

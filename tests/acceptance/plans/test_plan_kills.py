@@ -151,7 +151,7 @@ def test_while_an_agent_speaks(tmp_path: Path, undisturbed: Left) -> None:
 
 def test_stopped_while_an_agent_speaks(tmp_path: Path, undisturbed: Left) -> None:
     """A service that is asked to stop lets the agent finish and asks no other one; the next one goes on behind it."""
-    slowly = {"text": working.REPLIES["draft_b"], "delay_seconds": 3}
+    slowly = {"text": working.REPLIES["draft_b"], "delay_seconds": 5}
     project = working.make_project(tmp_path / "project", draft_b=slowly)
     service, _, run_id = _speaking(project)
     code = service.stop()

@@ -25,6 +25,14 @@ def ended_within(handle: int, seconds: float) -> bool:
     return bool(select.select([handle], [], [], seconds)[0])
 
 
+def spent(pid: int) -> int:
+    """
+    Return how much time of a processor a process has spent so far, in ticks.
+    """
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(words[11]) + int(words[12])
+
+
 def _children(pid: int) -> Iterator[int]:
     for task in Path(f"/proc/{pid}/task").iterdir():
         # A thread may end meanwhile; its children are another's then.

@@ -97,7 +97,7 @@ def hanging(store: Path) -> Callable[[], Awaitable[str]]:
     os.mkfifo(pipe)
 
     async def said() -> str:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await asyncio.to_thread(pipe.read_text)
 
     return said
@@ -548,7 +548,7 @@ class TestEnds:
         assert pids
         assert handles
         assert all(living.ended_within(handle, 0) for handle in handles)
-        assert took < 4
+        assert took < 30
         assert (store / "cancelled").exists() or text == "stubborn"
         for handle in handles:
             os.close(handle)

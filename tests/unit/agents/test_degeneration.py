@@ -134,7 +134,7 @@ def test_a_sound_reply_that_was_cut_off_is_none(name: str) -> None:
 @pytest.mark.parametrize("last", ["", "b"])
 def test_a_long_reply_takes_linear_time(unit: str, last: str) -> None:
     """A megabyte of anything is judged in a moment, and so is one whose end does not fit."""
-    began = time.perf_counter()
+    began = time.process_time()
     degeneration.find(unit * (1_000_000 // len(unit)) + last, ASKED, cut_off=True)
 
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5

@@ -303,7 +303,7 @@ async def test_a_cancellation_reaches_the_backend(backing: Backing) -> None:
     asked = asyncio.ensure_future(performing(backing({"hang": True})).perform(desk.call(speech())))
     await asyncio.wait([asked], timeout=0.05)
     asked.cancel()
-    await asyncio.wait([asked], timeout=1)
+    await asyncio.wait([asked], timeout=60)
 
     assert asked.cancelled()
     assert "brief.1.prompt.md" in desk.logs

@@ -303,11 +303,12 @@ class TestPlaces:
 
         assert found == [(on_path,), (local,), (named,), (own, "-x")]
 
-    def test_a_wrong_variable_is_told(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("named", ["/nowhere", "/" + "x" * 300], ids=["nowhere", "unreachable"])
+    def test_a_wrong_variable_is_told(self, tmp_path: Path, named: str) -> None:
         """A variable that leads nowhere is an error, not a reason to take another program."""
         self.executable(tmp_path / "bin" / "claude")
-        with pytest.raises(errors.AgentFailed, match="CLAUDE_CLI_PATH names /nowhere") as failed:
-            self.find(tmp_path, CLAUDE_CLI_PATH="/nowhere")
+        with pytest.raises(errors.AgentFailed, match=f"CLAUDE_CLI_PATH names {named}") as failed:
+            self.find(tmp_path, CLAUDE_CLI_PATH=named)
 
         assert failed.value.code == "agent_missing"
 

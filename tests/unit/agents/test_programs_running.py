@@ -494,7 +494,7 @@ async def until(holds: Callable[[], object]) -> None:
     """
     Wait until something holds.
     """
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             if holds():
                 return

@@ -445,7 +445,7 @@ class TestTrouble:
             work.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await work
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await running.left.wait()
 
         assert running.left.is_set()

@@ -267,12 +267,12 @@ def test_a_hostile_recipe_or_text_does_not_slow_the_router_down():
     patterns = ["/(a+)+$/", "/(a|aa)+b/", "/(.*a){12}b/", "/(/", "", "/" + "(a?){100}" * 5 + "/"]
     router = routing.Router([_recipe(f"r{number}", *patterns) for number in range(20)])
     texts = ["a" * 1_000_000 + "!", "/" * 1_000_000, "a/" * 500_000, "." * 1_000_000, '"' * 1_000_000, "a.md" * 250_000]
-    began = time.monotonic()
+    began = time.process_time()
     for text in texts:
         router.route(text)
         routing.paths_in(text[: routing.MAX_CHARACTERS])
 
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
 
 
 def test_the_reason_for_a_long_pattern_stays_short():

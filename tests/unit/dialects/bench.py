@@ -201,7 +201,7 @@ class Pipeline:
         )
         log: Any = logs.ListLog(self.disk)
         self.last = runner.Runner(log, DIALECT, equipment, logs.CountedSlots(), lambda: None)
-        state: RunState = await asyncio.wait_for(self.last.run(), 30)
+        state: RunState = await asyncio.wait_for(self.last.run(), 60)
         return state
 
     def asked(self, key: str) -> Any:

@@ -48,5 +48,5 @@ class Prompted:
         )
         log: Any = logs.ListLog(self.disk)
         spoken = runner.Runner(log, DRIVERS[prompt.NAME], equipment, logs.CountedSlots(), lambda: None)
-        state: RunState = await asyncio.wait_for(spoken.run(), 30)
+        state: RunState = await asyncio.wait_for(spoken.run(), 60)
         return state

@@ -348,10 +348,10 @@ def test_a_flood_of_faults_is_answered_in_time():
     A megabyte of wrong steps takes seconds at most, and the answer is bounded.
     """
     document = {"recipe_id": "r", "phase_a": [{"step_id": "a", "x": 1}] * 40_000}
-    began = time.monotonic()
+    began = time.process_time()
     found = bench.flaws(document)
 
-    assert time.monotonic() - began < 20
+    assert time.process_time() - began < 20
     assert len(found) >= 1
 
 

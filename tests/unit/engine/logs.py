@@ -244,4 +244,4 @@ class Bench:
         """
         Take the run up and go on until it rests.
         """
-        return await asyncio.wait_for(self.runner().run(), 5)
+        return await asyncio.wait_for(self.runner().run(), 60)

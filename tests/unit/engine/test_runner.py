@@ -378,7 +378,7 @@ async def test_a_stop_does_not_wait_for_room():
     runner.stop()
     runner.interrupt()
 
-    assert await asyncio.wait_for(running, 5) is RunState.RUNNING
+    assert await asyncio.wait_for(running, 60) is RunState.RUNNING
 
 
 async def test_nondeterminism_parks_the_run_and_writes_nothing():

@@ -81,7 +81,7 @@ def _words(pid: str) -> list[str]:
         return []
 
 
-async def until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
+async def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
     """
     Wait until something that nobody tells comes to hold.
     """

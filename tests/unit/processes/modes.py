@@ -5,6 +5,7 @@ Modes: the ways in which commands are kept together, each for tests to be run in
 from __future__ import annotations
 
 import functools
+import os
 
 import pytest
 
@@ -17,6 +18,10 @@ ALL = (wardens.GUARD, *NAMESPACES)
 """Every one, by the name that forces it."""
 
 
+ORDINARY = pytest.mark.skipif(os.geteuid() == 0, reason="root may search every folder")
+"""Marks what only somebody without rights over the machine can see."""
+
+
 @functools.cache
 def _had(wanted: str) -> containment.Examined:
     return containment.examine(wanted)
@@ -27,5 +32,7 @@ def need(mode: str) -> None:
     Skip a test whose mode is not to be had here.
     """
     found = _had(mode)
-    if mode != wardens.GUARD and found.containment == wardens.GUARD:
-        pytest.skip(f"no {mode} here: {found.reason}")
+    if found.containment != mode:
+        pytest.skip(
+            f"no {mode} here, but a {found.containment}: {found.reason or 'that needs rights over the machine'}"
+        )

@@ -111,7 +111,7 @@ def test_a_companion_dies_with_a_service_that_is_killed() -> None:
     service.kill()
     service.communicate()
 
-    assert living.ended_within(handle, 5)
+    assert living.ended_within(handle, 30)
     os.close(handle)
 
 

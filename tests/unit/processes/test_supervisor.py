@@ -19,7 +19,7 @@ import pytest
 
 from app import clock
 from app.processes import allowance, commands, kin, launched, marks, supervisor
-from tests.unit.processes import broods
+from tests.unit.processes import broods, modes
 
 
 @pytest.fixture
@@ -312,6 +312,18 @@ class TestWhatIsRefused:
             await running.run(request("some-tool", env={"PATH": str(tmp_path)}))
 
         assert refused.value.code == "program_not_executable"
+
+    @modes.ORDINARY
+    async def test_a_folder_on_the_path_that_cannot_be_searched_is_passed_over(
+        self, running: supervisor.Supervisor, tmp_path: Path
+    ) -> None:
+        """What is in it is not known: a program that is nowhere else is missing, one of a later folder is found."""
+        (tmp_path / "locked").mkdir(mode=0)
+        with pytest.raises(commands.NotStarted) as refused:
+            await running.run(request("some-tool", env={"PATH": f"{tmp_path / 'locked'}"}))
+        found = await running.run(request("true", env={"PATH": f"{tmp_path / 'locked'}:/usr/bin:/bin"}))
+
+        assert (refused.value.code, found.exit_code) == ("program_missing", 0)
 
     async def test_without_a_place_for_registers_nothing_is_started(self, tmp_path: Path) -> None:
         """A launcher that could not be found again after a crash is not started at all."""

@@ -118,7 +118,7 @@ async def test_what_waits_is_written_without_being_asked_for(queue: Queue, monke
     """Other processes, too, see a row a moment after it came."""
     monkeypatch.setattr(index_queue, "PAUSE_SECONDS", 0)
     await queue.index.put_run(row())
-    await asyncio.wait_for(queue.database.written.wait(), 10)
+    await asyncio.wait_for(queue.database.written.wait(), 60)
 
     assert queue.database.given == [(1, 0, 0)]
 
@@ -282,7 +282,7 @@ async def test_rows_are_tried_again_without_being_asked_for(queue: Queue, monkey
     with pytest.raises(errors.StorageFault):
         await queue.index.settle()
     queue.database.refuses = False
-    await asyncio.wait_for(queue.database.written.wait(), 10)
+    await asyncio.wait_for(queue.database.written.wait(), 60)
 
     assert await queue.database.get_run("a") is not None
 

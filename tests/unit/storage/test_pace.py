@@ -97,7 +97,7 @@ async def test_a_slow_run_shows_each_change_soon(tmp_path: Path) -> None:
     for number in range(3):
         written.clear()
         log.refresh(lambda number=number: {"run.json": {"n": number}})  # type: ignore[misc]
-        await asyncio.wait_for(written.wait(), 10)
+        await asyncio.wait_for(written.wait(), 60)
         assert (await store.read_snapshots(RUN))["run.json"] == {"n": number}
     await log.close()
     await store.close()

@@ -20,7 +20,7 @@ Tried = tuple[int, str, str, int]
 """Task, run, key and attempt."""
 
 FETCH, WORK = "fetch", "work"
-SEAT_SECONDS = 20
+SEAT_SECONDS = 60
 """Time within which a chore must begin."""
 
 

@@ -324,7 +324,7 @@ async def soon(awaited: Awaitable[T]) -> T:
     """
     Wait for something that must not take long.
     """
-    return await asyncio.wait_for(awaited, 30)
+    return await asyncio.wait_for(awaited, 60)
 
 
 async def over(task: asyncio.Task[Any]) -> None:

@@ -21,13 +21,13 @@ from hypothesis import strategies as st
 
 from app import bootstrap, clock, errors, settings
 from app.control.plans import requests
-from app.engine import plans, stores, task_graphs
+from app.engine import plans, states, stores, task_graphs
 from app.storage import memory, memory_disk, memory_index
 from tests.unit.control.plans import chores
 
 LIMIT = 2
 MOST = 6
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 60
 GOES_ON = ("running", "pending", "needs_scoping")
 _NEXT = {"draft": "approve", "approved": "start", "paused": "resume"}
 AT_WORK = ("running", "failed", "done")
@@ -428,10 +428,10 @@ class AnyPlan(stateful.RuleBasedStateMachine):
         shown = await self.shown()
         found = [task["status"] for task in shown["tasks"]]
         running = [task for task in shown["tasks"] if task["status"] == "running"]
-        # What has a seat works; nothing that could be begun is left while there is room.
-        if any(task["run_id"] is None or self.has_left(task["run_id"]) for task in running):
-            return False
+        # What has a seat works, the rest is queued; nothing that could be begun is left while there is room.
         if len(self.house.toolbox.busy) < min(len(running), LIMIT):
+            return False
+        if not all(task["run_id"] and self.is_held(task) for task in running):
             return False
         if not self.house.toolbox.busy <= {task["id"] for task in running}:
             return False
@@ -439,12 +439,14 @@ class AnyPlan(stateful.RuleBasedStateMachine):
             return any(each in GOES_ON for each in found) and ("pending" not in found or len(running) >= LIMIT)
         return True
 
-    def has_left(self, run_id: str) -> bool:
+    def is_held(self, task: Json) -> bool:
         """
-        Tell whether the pool has let go of a run, so that its plan is about to hear of it.
+        Tell whether a task works or waits for its turn: one whose run has ended is about to change the plan.
         """
         engine = self.house.room.engine
-        return engine.view(run_id) is None and engine.standing(run_id) is None
+        known = engine.view(task["run_id"]) or engine.standing(task["run_id"])
+        queued = known is not None and known.status is states.RunState.PENDING
+        return queued or task["id"] in self.house.toolbox.busy
 
     async def check_runs(self) -> None:
         """

@@ -203,7 +203,7 @@ class Play:
         )
         log: Any = logs.ListLog(self.disk)
         self.last = runner.Runner(log, DIALECT, equipment, logs.CountedSlots(), lambda: None)
-        state: RunState = await asyncio.wait_for(self.last.run(), 30)
+        state: RunState = await asyncio.wait_for(self.last.run(), 60)
         return state
 
     @property

@@ -485,11 +485,11 @@ async def test_a_cancel_reaches_every_branch(name: str) -> None:
     runner = made.runner()
     running = asyncio.create_task(runner.run())
     for _ in range(width):
-        await asyncio.wait_for(held.count.acquire(), 20)
+        await asyncio.wait_for(held.count.acquire(), 60)
     await made.last.decide(decisions.DecisionKind.CANCEL_REQUESTED, {})
     runner.cancel()
 
-    assert await asyncio.wait_for(running, 20) is RunState.CANCELLED
+    assert await asyncio.wait_for(running, 60) is RunState.CANCELLED
     assert len(made.world.asked) == width
     assert sorted(made.world.cut) == sorted(key for key, _ in made.world.asked)
     assert (made.world.going, made.lines()) == (0, [])

@@ -234,7 +234,7 @@ class Run:
         """
         Take the run up and go on until it rests.
         """
-        return await asyncio.wait_for(self.runner().run(), 20)
+        return await asyncio.wait_for(self.runner().run(), 60)
 
     async def resume(self, **overrides: Any) -> RunState:
         """

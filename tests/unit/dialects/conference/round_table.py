@@ -237,7 +237,7 @@ class Held:
         log: Any = logs.ListLog(self.disk)
         self.table.going = 0
         made = runner.Runner(log, DIALECT, equipment, logs.CountedSlots(), lambda: None)
-        return await asyncio.wait_for(made.run(), 20)
+        return await asyncio.wait_for(made.run(), 60)
 
     async def resume(self) -> RunState:
         """

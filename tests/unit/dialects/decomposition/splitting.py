@@ -233,7 +233,7 @@ class Split:
         )
         log: Any = logs.ListLog(self.disk)
         driven = runner.Runner(log, DRIVER, equipment, logs.CountedSlots(), lambda: None)
-        state: RunState = await asyncio.wait_for(driven.run(), 30)
+        state: RunState = await asyncio.wait_for(driven.run(), 60)
         return state
 
     async def resume(self) -> RunState:
