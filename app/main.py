@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import functools
 import gc
 import socket
 import sys
@@ -16,8 +17,8 @@ import fastapi
 import uvicorn
 import uvloop
 
-from app import __version__, bootstrap, errors, settings, telemetry
-from app.api import desk, service, ws_protocol
+from app import __version__, bootstrap, clock, errors, settings, telemetry
+from app.api import connections, desk, http_protocol, service, ws_protocol
 from app.execution import stop_signals
 
 _DRAIN_SECONDS = 5
@@ -144,9 +145,12 @@ def configuration(app: fastapi.FastAPI, server: settings.ServerSettings) -> uvic
     """
     Return how the application is served.
     """
+    warnings = connections.Warnings(clock.SystemClock().monotonic)
+    counted = connections.Connections(connections.limits(server), warnings)
     return uvicorn.Config(
         app,
-        http="httptools",
+        # Uvicorn takes whatever makes a protocol.
+        http=functools.partial(http_protocol.Protocol, counted=counted),  # type: ignore[arg-type]
         ws=ws_protocol.Protocol,
         ws_max_size=server.max_body_bytes,
         ws_per_message_deflate=False,

@@ -42,8 +42,8 @@ CONTAINMENTS = ("auto", "namespace", "user_namespace", "guard")
 _MOST_DAYS = 36_500
 
 
-def _setting(default: Any, env: str, meaning: str) -> Any:
-    metadata = {"env": PREFIX + env, "meaning": meaning}
+def _setting(default: Any, env: str, meaning: str, least: float | None = None) -> Any:
+    metadata = {"env": PREFIX + env, "meaning": meaning, "least": least}
     if callable(default):
         return field(default_factory=default, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -68,7 +68,17 @@ class ServerSettings:
     api_token: str | None = _setting(None, "API_TOKEN", "Bearer token that every request must carry.")
     allowed_hosts: tuple[str, ...] = _setting((), "ALLOWED_HOSTS", "Further `Host` names that are answered.")
     allowed_origins: tuple[str, ...] = _setting((), "ALLOWED_ORIGINS", "Further `Origin`s that may call.")
-    max_body_bytes: int = _setting(1024 * 1024, "MAX_BODY_BYTES", "Largest request body.")
+    max_body_bytes: int = _setting(1024 * 1024, "MAX_BODY_BYTES", "Largest request body.", 1024)
+    max_head_bytes: int = _setting(64 * 1024, "MAX_HEAD_BYTES", "Longest request line with its headers.", 4096)
+    max_headers: int = _setting(100, "MAX_HEADERS", "Most headers of a request.", 16)
+    head_seconds: float = _setting(20.0, "HEAD_SECONDS", "Longest time that a client may take to send a head.", 0.1)
+    body_seconds: float = _setting(60.0, "BODY_SECONDS", "Longest time that a client may take to send a body.", 0.1)
+    max_connections: int = _setting(
+        2048, "MAX_CONNECTIONS", "Most connections; at most half of the files that the process may open.", 8
+    )
+    max_connections_per_address: int = _setting(
+        1024, "MAX_CONNECTIONS_PER_ADDRESS", "Most connections from one address.", 1
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,8 +340,10 @@ def _check_server(server: ServerSettings) -> list[Remark]:
         remarks.append(_fatal("API_TOKEN", f"{server.host} is not a loopback address, so a token is required"))
     if not 0 <= server.port <= 65535:
         remarks.append(_fatal("PORT", f"{server.port} is no port"))
-    if server.max_body_bytes < 1024:
-        remarks.append(_fatal("MAX_BODY_BYTES", "must be at least 1024"))
+    for item in dataclasses.fields(server):
+        least = item.metadata["least"]
+        if least is not None and not least <= getattr(server, item.name) < math.inf:
+            remarks.append(_fatal(item.metadata["env"][len(PREFIX) :], f"must be at least {least}"))
     if server.api_token and not re.fullmatch(SENDABLE, server.api_token):
         remarks.append(_fatal("API_TOKEN", "must be ASCII characters that a header can carry, without spaces"))
     if server.api_token and len(server.api_token) < 16:

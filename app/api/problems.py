@@ -66,6 +66,15 @@ class Problem:
         body = plain.encode(plain.plain(self.to_json()))
         return Response(body, self.status, dict(self.headers), media_type=MEDIA_TYPE)
 
+    def written(self) -> bytes:
+        """
+        Return the same as bytes of HTTP/1.1, the last on their connection.
+        """
+        answer = self.response()
+        head = b"".join(b"%b: %b\r\n" % header for header in answer.raw_headers)
+        status = f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}\r\n".encode()
+        return b"%b%bconnection: close\r\n\r\n%b" % (status, head, bytes(answer.body))
+
 
 def of_status(
     status: int, detail: str, *, code: str | None = None, headers: Mapping[str, str] | None = None

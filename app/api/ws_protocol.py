@@ -4,16 +4,17 @@ The WebSocket's protocol on the wire: what is too large is never held, and who t
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.http11 import MAX_LINE_LENGTH
 
-from app.api import ws_messages
+from app.api import connections, problems, ws_messages
 
-STALLED_SECONDS = 30.0
-"""Time within which a client must take some of what waits for it."""
+FRAMES_AT_ONCE = 64
+"""Frames that are taken before the loop turns to others."""
 
 _TEXT, _CONTROL = 0x1, 0x8
 _FIN, _MASKED = 0x80, 0x80
@@ -26,64 +27,94 @@ class Protocol(WebSocketsSansIOProtocol):
     Uvicorn's, behind a sieve, and with an end to patience.
     """
 
-    def __init__(self, config: Any, *args: Any, **named: Any) -> None:
+    def __init__(self, config: Any, *args: Any, gone: Callable[[], None] | None = None, **named: Any) -> None:
         super().__init__(config, *args, **named)
         self._sieve = Sieve(config.ws_max_size)
-        self._stalled: asyncio.TimerHandle | None = None
+        self._stall = connections.StallWatch(self.loop)
+        self._gone = gone
+        self._turn = False
 
     def data_received(self, data: bytes) -> None:
         """
-        Take what has come, once the handshake is over without the messages that are too large.
+        Take what has come, once the handshake is over in portions, and without the messages that are too large.
         """
-        if not self.handshake_initiated:
+        if self.handshake_initiated:
+            self._take(data)
+        else:
             super().data_received(data)
-        elif passed := self._sieve.pass_on(data):
-            super().data_received(passed)
+            if not self.handshake_initiated:
+                # The head is whole when it comes here, so a line is longer than the library reads.
+                self._refuse_head()
+
+    async def receive(self) -> Any:
+        """
+        Return the next message, and read on when there is none after it.
+        """
+        message = await self.queue.get()
+        self._read_or_hold()
+        return message
 
     def pause_writing(self) -> None:
         """
-        Note that the client is slower than what it is told.
+        Take nothing more from a client that is slower than what it is told.
         """
         super().pause_writing()
-        self._watch(self.transport.get_write_buffer_size())
+        self._stall.begin(self.transport)
+        self._read_or_hold()
 
     def resume_writing(self) -> None:
         """
         Note that it has caught up.
         """
-        self._forget()
+        self._stall.end()
         super().resume_writing()
+        self._read_or_hold()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """
         Note that it has gone.
         """
-        self._forget()
+        self._stall.end()
+        if self._gone is not None:
+            self._gone()
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
         """
         Part from the client, at once if it takes nothing.
         """
-        if self._stalled is not None:
+        if self._stall.stalled:
             self.transport.abort()
         super().shutdown()
 
-    def _watch(self, left: int) -> None:
-        self._forget()
-        self._stalled = self.loop.call_later(STALLED_SECONDS, self._look, left)
+    def _refuse_head(self) -> None:
+        detail = f"a line in the head of a WebSocket's request has at most {MAX_LINE_LENGTH} bytes"
+        self.transport.write(problems.of_status(431, detail, code="head_too_large").written())
+        self.transport.close()
 
-    def _look(self, left: int) -> None:
-        waiting = self.transport.get_write_buffer_size()
-        if waiting >= left:
-            self.transport.abort()
-        else:
-            self._watch(waiting)
+    def _take(self, data: bytes = b"") -> None:
+        if self.disconnected or self.transport.is_closing():
+            return
+        if passed := self._sieve.pass_on(data):
+            super().data_received(passed)
+        self._read_or_hold()
 
-    def _forget(self) -> None:
-        if self._stalled is not None:
-            self._stalled.cancel()
-            self._stalled = None
+    def _take_more(self) -> None:
+        self._turn = False
+        self._take()
+
+    def _read_or_hold(self) -> None:
+        if self.disconnected or self.transport.is_closing():
+            return
+        hold = self._sieve.more or not self.queue.empty() or not self.writable.is_set()
+        if hold and not self.read_paused:
+            self.transport.pause_reading()
+        elif self.read_paused and not hold:
+            self.transport.resume_reading()
+        self.read_paused = hold
+        if self._sieve.more and self.queue.empty() and self.writable.is_set() and not self._turn:
+            self._turn = True
+            self.loop.call_soon(self._take_more)
 
 
 class Sieve:
@@ -102,13 +133,16 @@ class Sieve:
         self._dropping = False
         self._skip = 0
         self._last = False
+        self.more = False
 
     def pass_on(self, data: bytes) -> bytes:
         """
-        Return what may be read now.
+        Return what may be read now; `more` tells whether frames may be left for another time.
         """
         self._pending += data
-        return b"".join(self._frames())
+        passed = list(itertools.islice(self._frames(), FRAMES_AT_ONCE))
+        self.more = len(passed) == FRAMES_AT_ONCE
+        return b"".join(passed)
 
     def _frames(self) -> Iterator[bytes]:
         while self._pending:
@@ -130,10 +164,11 @@ class Sieve:
                 self._dropping = True
                 self._message.clear()
                 self._skip = size + length
+                yield b""
             elif len(self._pending) < size + length:
                 return
             else:
-                yield from self._taken(size, length)
+                yield self._taken(size, length)
 
     def _skipped(self) -> Iterator[bytes]:
         dropped = min(self._skip, len(self._pending))
@@ -142,18 +177,19 @@ class Sieve:
         if not self._skip and self._last:
             yield self._instead(_TOO_LARGE)
 
-    def _taken(self, size: int, length: int) -> Iterator[bytes]:
+    def _taken(self, size: int, length: int) -> bytes:
         header, payload = self._cut(size), self._cut(length)
         self._message.append((header, header[-4:], payload))
         # Frames count with their headers, so that no flood of empty ones is held either.
         self._held += size + length
-        if header[0] & _FIN:
-            text = self._message[0][0][0] & 0x0F == _TEXT
-            if text and not _is_text(b"".join(_unmasked(mask, part) for _, mask, part in self._message)):
-                yield self._instead(_NOT_TEXT)
-            else:
-                yield b"".join(head + part for head, _, part in self._message)
-                self._clear()
+        if not header[0] & _FIN:
+            return b""
+        text = self._message[0][0][0] & 0x0F == _TEXT
+        if text and not _is_text(b"".join(_unmasked(mask, part) for _, mask, part in self._message)):
+            return self._instead(_NOT_TEXT)
+        whole = b"".join(head + part for head, _, part in self._message)
+        self._clear()
+        return whole
 
     def _instead(self, said: str) -> bytes:
         self._clear()

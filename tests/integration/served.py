@@ -101,7 +101,9 @@ async def on_a_port(project: Project, **overrides: Any) -> AsyncIterator[Served]
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         app = main.create_app(chosen(project, **overrides))
-        server = _Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5))
+        configuration = main.configuration(app, chosen(project, **overrides).server)
+        configuration.lifespan = "on"
+        server = _Server(configuration)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:
             await asyncio.wait_for(server.ready.wait(), PATIENCE_SECONDS)

@@ -17,7 +17,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from app.api import ws_connection, ws_messages, ws_protocol
+from app.api import connections, ws_connection, ws_messages
 from tests.integration import listening, served
 from tests.integration.listening import frame
 from tests.integration.project import Project
@@ -186,7 +186,7 @@ async def test_huge_messages_are_not_held(service: listening.Listening) -> None:
 async def test_a_flood_of_empty_frames(service: listening.Listening) -> None:
     """A message of endless empty frames is too large as any other."""
     async with listening.wire(service) as wire:
-        await wire.write(frame(b"", fin=False), *[frame(b"", opcode=0, fin=False)] * 400_000, frame(b"", opcode=0))
+        await wire.write(frame(b"", fin=False), *[frame(b"", opcode=0, fin=False)] * 200_000, frame(b"", opcode=0))
         answer = await wire.hear()
 
     assert answer["code"] == "message_too_large"
@@ -250,7 +250,7 @@ async def test_broken_framing(service: listening.Listening, broken: bytes, caplo
 
 async def test_a_client_that_does_not_listen(service: listening.Listening, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who asks and asks but takes nothing holds nobody up, costs little memory, and is let go of after a while."""
-    monkeypatch.setattr(ws_protocol, "STALLED_SECONDS", 0.5)
+    monkeypatch.setattr(connections, "STALLED_SECONDS", 0.5)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     async with service.client() as client, listening.wire(service) as deaf:
         _stop_listening(deaf)

@@ -188,6 +188,12 @@ def test_all_faults_are_told_at_once(tmp_path: Path):
         "CONTROL_ROOM_STOP_GRACE_SECONDS": "nan",
         "CONTROL_ROOM_MAX_DEPTH": "-1",
         "CONTROL_ROOM_MAX_BODY_BYTES": "1",
+        "CONTROL_ROOM_MAX_HEAD_BYTES": "4095",
+        "CONTROL_ROOM_MAX_HEADERS": "0",
+        "CONTROL_ROOM_HEAD_SECONDS": "nan",
+        "CONTROL_ROOM_BODY_SECONDS": "inf",
+        "CONTROL_ROOM_MAX_CONNECTIONS": "0",
+        "CONTROL_ROOM_MAX_CONNECTIONS_PER_ADDRESS": "-1",
         "CONTROL_ROOM_KEEP_CONVERSATIONS_DAYS": "-1",
         "CONTROL_ROOM_LOG_LEVEL": "loud",
     }

@@ -1,0 +1,170 @@
+"""
+Connections: how many there may be, how much each may send before it is understood, and when one is given up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from app import settings
+
+STALLED_SECONDS = 30.0
+"""Time within which a client must take some of what waits for it."""
+
+QUIET_SECONDS = 60.0
+"""Time for which a warning of one kind is not repeated, however often strangers cause it."""
+
+MOST_REFUSED = 64
+"""Connections beyond the limit that are still told so; further ones are dropped without a word."""
+
+_LOG = logging.getLogger("control_room.api")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """
+    What one connection may ask of the service, and how many there may be.
+    """
+
+    head_bytes: int
+    """Longest head of a request: request line and headers, or trailers."""
+    headers: int
+    """Most headers of a request, trailers included."""
+    head_seconds: float
+    """Longest time from the first byte of a head to its last."""
+    body_seconds: float
+    """Longest time from the end of a head to the end of the body."""
+    connections: int
+    """Most connections."""
+    connections_per_address: int
+    """Most connections from one address."""
+
+
+def limits(server: settings.ServerSettings) -> Limits:
+    """
+    Return the limits that the settings name; connections take at most half of the files that may be open.
+    """
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return Limits(
+        head_bytes=server.max_head_bytes,
+        headers=server.max_headers,
+        head_seconds=server.head_seconds,
+        body_seconds=server.body_seconds,
+        connections=max(1, min(server.max_connections, files // 2)),
+        connections_per_address=server.max_connections_per_address,
+    )
+
+
+class Connections:
+    """
+    Count connections, in all and by address.
+    """
+
+    def __init__(self, limits: Limits, warnings: Warnings) -> None:
+        self.limits = limits
+        self.warnings = warnings
+        self._by_address: Counter[str] = Counter()
+        self._total = 0
+        self._refused = 0
+
+    def enter(self, address: str) -> str | None:
+        """
+        Count a connection and return None, or leave it uncounted and return why there is no room for it.
+        """
+        if self._total >= self.limits.connections:
+            return f"at most {self.limits.connections} connections are served at a time"
+        if self._by_address[address] >= self.limits.connections_per_address:
+            return f"at most {self.limits.connections_per_address} connections are served from one address at a time"
+        self._by_address[address] += 1
+        self._total += 1
+        return None
+
+    def leave(self, address: str) -> None:
+        """
+        Count a connection no longer.
+        """
+        self._total -= 1
+        self._by_address[address] -= 1
+        if not self._by_address[address]:
+            del self._by_address[address]
+
+    def enter_refused(self) -> bool:
+        """
+        Count a connection that there is no room for, and tell whether it may stay until it has read so.
+        """
+        if self._refused >= MOST_REFUSED:
+            return False
+        self._refused += 1
+        return True
+
+    def leave_refused(self) -> None:
+        """
+        Count it no longer.
+        """
+        self._refused -= 1
+
+
+class Warnings:
+    """
+    Write what strangers do to the log, once in a while for each kind.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._quiet_until: dict[str, float] = {}
+        self._left_out: Counter[str] = Counter()
+
+    def tell(self, code: str, message: str, address: str) -> None:
+        """
+        Write a warning, or count it for the next one of its kind.
+        """
+        if self._now() < self._quiet_until.get(code, 0.0):
+            self._left_out[code] += 1
+            return
+        self._quiet_until[code] = self._now() + QUIET_SECONDS
+        extra = {"code": code, "client": address, "left_out": self._left_out.pop(code, 0)}
+        _LOG.warning("a connection was refused: %s", message, extra=extra)
+
+
+class StallWatch:
+    """
+    Give a connection up whose client takes nothing of what waits for it.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def stalled(self) -> bool:
+        """
+        Tell whether something waits for the client.
+        """
+        return self._timer is not None
+
+    def begin(self, transport: asyncio.WriteTransport) -> None:
+        """
+        Watch from now on; the connection is aborted when nothing has been taken for a while.
+        """
+        self.end()
+        waiting = transport.get_write_buffer_size()
+        self._timer = self._loop.call_later(STALLED_SECONDS, self._look, transport, waiting)
+
+    def end(self) -> None:
+        """
+        Watch no longer.
+        """
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self, transport: asyncio.WriteTransport, left: int) -> None:
+        if transport.get_write_buffer_size() >= left:
+            transport.abort()
+        else:
+            self.begin(transport)

@@ -1,0 +1,332 @@
+"""
+HTTP on the wire: Uvicorn's protocol, with bounds that hold before the parser sees a byte, and an end to patience.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from uvicorn.protocols.http import httptools_impl
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
+
+from app.api import connections, problems
+
+SLICE_BYTES = 4096
+"""What the parser gets between two looks at its limits."""
+
+SLICES_AT_ONCE = 4
+"""Slices that are parsed before the loop turns to others."""
+
+LINGER_SECONDS = 2.0
+"""Time for which a refused client may go on sending, so that it reads why instead of a reset."""
+
+_UNKNOWN = "unknown"
+_NOTHING, _HEAD, _BODY = "nothing", "head", "body"
+
+
+class TooManyHeaders(Exception):
+    """
+    The parser has found more headers than a request may have.
+    """
+
+
+class HeldFlow(FlowControl):
+    """
+    Uvicorn's flow control, which reads nothing more while something is held.
+    """
+
+    held = False
+
+    def resume_reading(self) -> None:
+        """
+        Read again, unless what was read is not parsed yet.
+        """
+        if not self.held:
+            super().resume_reading()
+
+
+class Protocol(httptools_impl.HttpToolsProtocol):
+    """
+    Parse requests slice by slice, and refuse what is too large, too slow or one too many with a problem document.
+    """
+
+    def __init__(self, config: Any, *args: Any, counted: connections.Connections, **named: Any) -> None:
+        super().__init__(config, *args, **named)
+        self._counted = counted
+        self._limits = counted.limits
+        self._address = _UNKNOWN
+        self._leave: Callable[[], None] = _nothing
+        self._no_room: str | None = None
+        self._held = bytearray()
+        self._quiet = self._found = self._begun = 0
+        self._in_head = self._in_body = self._moved = self._parting = False
+        self._stage = (_HEAD, 0)
+        self._patience: asyncio.TimerHandle | None = None
+        self._stall = connections.StallWatch(self.loop)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """
+        Count a connection; one too many is told so as soon as it asks for something.
+        """
+        super().connection_made(transport)
+        self.flow = self._flow = HeldFlow(transport)
+        self._address = self.client[0] if self.client else _UNKNOWN
+        self._no_room = self._counted.enter(self._address)
+        if self._no_room is None:
+            self._leave = functools.partial(self._counted.leave, self._address)
+            self._wait(self._limits.head_seconds)
+        elif self._counted.enter_refused():
+            self._leave = self._counted.leave_refused
+            self._wait(LINGER_SECONDS)
+        else:
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """
+        Count it no longer.
+        """
+        self._trust()
+        self._stall.end()
+        self._count_out()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """
+        Parse what has come, in portions.
+        """
+        if self._parting:
+            return
+        if self._no_room is not None:
+            self._refuse(503, "too_many_connections", self._no_room, {"Retry-After": "1"})
+            return
+        self._unset_keepalive_if_required()
+        if self._held or len(data) > SLICE_BYTES:
+            self._held += data
+            self._go_on()
+        else:
+            self._parse(data)
+            self._watch_time()
+
+    def on_message_begin(self) -> None:
+        """
+        Begin to count the headers of a request.
+        """
+        self._found = 0
+        self._begun += 1
+        self._in_head = True
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """
+        Take a header or trailer, unless it is one too many.
+        """
+        self._found += 1
+        if self._found > self._limits.headers:
+            raise TooManyHeaders
+        if not self._in_body:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """
+        Note that the head is over.
+        """
+        self._moved = self._in_body = True
+        self._in_head = False
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """
+        Note that the body gets longer.
+        """
+        self._moved = True
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """
+        Note that the request is over.
+        """
+        self._moved, self._in_body = True, False
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """
+        Go on with what the client has sent meanwhile.
+        """
+        super().on_response_complete()
+        if self._held:
+            self.loop.call_soon(self._go_on)
+        if self.transport.is_closing() and self.transport.get_write_buffer_size():
+            self._stall.begin(self.transport)
+
+    def pause_writing(self) -> None:
+        """
+        Watch a client that is slower than its answer.
+        """
+        super().pause_writing()
+        self._stall.begin(self.transport)
+
+    def resume_writing(self) -> None:
+        """
+        Note that it has caught up.
+        """
+        self._stall.end()
+        super().resume_writing()
+
+    def shutdown(self) -> None:
+        """
+        Part from the client, at once if it takes nothing.
+        """
+        if self._stall.stalled or self._parting:
+            self.transport.abort()
+        super().shutdown()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """
+        Part from an idle client, at once if it has not even taken its last answer.
+        """
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+        super().timeout_keep_alive_handler()
+
+    def handle_websocket_upgrade(self) -> None:
+        """
+        Hand the connection over; the WebSocket's protocol says when it has gone.
+        """
+        self._trust()
+        self._stall.end()
+        self._held.clear()
+        made: Any = self.config.ws_protocol_class
+        self.ws_protocol_class = cast(Any, functools.partial(made, gone=self._count_out))
+        super().handle_websocket_upgrade()
+
+    def send_400_response(self, msg: str) -> None:
+        """
+        Refuse what is not HTTP, or holds too many headers.
+        """
+        if self._found > self._limits.headers:
+            self._refuse(431, "too_many_headers", f"a request has at most {self._limits.headers} headers")
+        else:
+            self._refuse(400, "malformed_request", "the request is not HTTP/1.1")
+
+    def _unsupported_upgrade_warning(self) -> None:
+        # Uvicorn would write a line for each; the client is answered as if it had not asked.
+        return
+
+    # -- parsing
+
+    def _go_on(self) -> None:
+        for _ in range(SLICES_AT_ONCE):
+            if not self._held or self.pipeline or self._parting or self.transport.is_closing():
+                break
+            part = bytes(self._held[:SLICE_BYTES])
+            del self._held[:SLICE_BYTES]
+            self._parse(part)
+        self._hold_or_read()
+        self._watch_time()
+
+    def _hold_or_read(self) -> None:
+        if self._parting or self.transport.is_closing():
+            self._held.clear()
+        if self._held:
+            self._flow.pause_reading()
+            self._flow.held = True
+            if not self.pipeline:
+                self.loop.call_soon(self._go_on)
+        elif self._flow.held:
+            self._flow.held = False
+            latest = self._latest()
+            if not self.pipeline and (latest is None or len(latest.body) <= HIGH_WATER_LIMIT):
+                self._flow.resume_reading()
+
+    def _parse(self, part: bytes) -> None:
+        room = self._limits.head_bytes - self._quiet
+        self._moved = False
+        super().data_received(part[:room])
+        # Bytes that are neither the end of a head nor a body: heads, trailers, extensions of chunks.
+        self._quiet = 0 if self._moved else self._quiet + len(part)
+        if self._quiet > self._limits.head_bytes:
+            self._refuse(431, "head_too_large", f"the head of a request has at most {self._limits.head_bytes} bytes")
+        elif len(part) > room and not self._parting:
+            self._parse(part[room:])
+
+    # -- time
+
+    def _watch_time(self) -> None:
+        if self._parting:
+            return
+        waits_for = _BODY if self._in_body else _HEAD if self._in_head or self._quiet else _NOTHING
+        stage = (_NOTHING if self.pipeline else waits_for, self._begun)
+        if stage == self._stage:
+            return
+        self._stage = stage
+        self._trust()
+        if stage[0] is _HEAD:
+            self._wait(self._limits.head_seconds)
+        elif stage[0] is _BODY:
+            self._wait(self._limits.body_seconds)
+
+    def _wait(self, seconds: float) -> None:
+        self._patience = self.loop.call_later(seconds, self._lose_patience)
+
+    def _trust(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def _lose_patience(self) -> None:
+        self._patience = None
+        if self._parting or self._no_room is not None:
+            self.transport.abort()
+        elif self._in_body:
+            seconds = self._limits.body_seconds
+            self._refuse(408, "body_too_slow", f"the body of a request must be complete {seconds:g} s after its head")
+        elif self._begun or self._quiet:
+            seconds = self._limits.head_seconds
+            self._refuse(408, "head_too_slow", f"the head of a request must be complete after {seconds:g} s")
+        else:
+            self.transport.close()
+
+    # -- parting
+
+    def _refuse(self, status: int, code: str, detail: str, headers: Mapping[str, str] | None = None) -> None:
+        if self._parting or self.transport.is_closing():
+            return
+        self._parting = True
+        self._held.clear()
+        self._trust()
+        self._counted.warnings.tell(code, detail, self._address)
+        if self._answers_before():
+            # What is wrong with a later request must not stand inside of the answer to an earlier one.
+            self.cycle.keep_alive = False
+            return
+        if self._in_body and self.cycle.response_complete:
+            self.transport.close()
+            return
+        if (latest := self._latest()) is not None:
+            latest.disconnected = True
+            latest.message_event.set()
+        self.transport.write(problems.of_status(status, detail, code=code, headers=headers or {}).written())
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._flow.held = False
+        self._flow.resume_reading()
+        self._wait(LINGER_SECONDS)
+
+    def _answers_before(self) -> bool:
+        latest = self._latest()
+        return latest is not None and not latest.response_complete and not self._in_body
+
+    def _latest(self) -> httptools_impl.RequestResponseCycle | None:
+        # There is none before the first request, whatever the type says.
+        return self.cycle
+
+    def _count_out(self) -> None:
+        self._leave()
+        self._leave = _nothing
+
+
+def _nothing() -> None:
+    return
