@@ -10,6 +10,7 @@ from typing import Any
 from app import errors
 from app.agents import backends, documents
 from app.agents.configuration import TIERS
+from app.agents.programs import template
 from app.engine import library, plain
 
 _NAME = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"}
@@ -218,6 +219,10 @@ def _field_flaws(path: str, backend: Mapping[str, Any]) -> Iterable[errors.Flaw]
         yield errors.Flaw(path=f"{path}.{name}", code="unknown", message=message)
     if "resume" not in kind.fields and not all(isinstance(part, str) for part in backend.get("command", ())):
         yield errors.Flaw(path=f"{path}.command", code="type", message="must be a list of texts; only templates nest")
+    for name in ("command", "resume") if "resume" in kind.fields else ():
+        if template.fills_script(backend.get(name, ())):
+            message = "a shell would execute what a placeholder stands for; use \"$1\" and give it as a further argument"
+            yield errors.Flaw(path=f"{path}.{name}", code="script", message=message)
     if backend.get("resume", ("",))[0] != backend.get("command", ("",))[0] and "resume" in backend:
         yield errors.Flaw(path=f"{path}.resume", code="choice", message="must begin with the program of command")
     for name in sorted(kind.needed - set(backend)):

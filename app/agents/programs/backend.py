@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -23,6 +24,7 @@ DEFAULT_TIMEOUT_SECONDS = 60 * 60.0
 """Wall-clock limit of a prompt that sets none."""
 
 _LOOK_SECONDS = 0.1
+_NO_OPTION = re.compile(r"(?!-)[^\x00-\x1f\x7f]*")
 
 
 class ProgramBackend:
@@ -52,13 +54,14 @@ class ProgramBackend:
 
         Raises:
             errors.AgentFailed: `agent_missing`, `agent_refused_root`, `tools_cannot_be_turned_off`, `missing_secrets`,
-                `unknown_agent_session` or `prompt_too_large`, before anything is started.
+                `unknown_model`, `unknown_agent_session` or `prompt_too_large`, before anything is started.
             commands.NotStarted: it could not be started.
         """
         program = self._program
         # A program that is not installed is missing, whoever asks for it.
         argv = places.find(program, self._config, self._around.environ, self._around.home)
         self._refuse(prompt)
+        _refuse_value(prompt.model, "model", "unknown_model")
         kept = await self._kept(prompt)
         opened = conversations.opening(program, self._config.name, prompt, kept)
         if not opened.foreign:
@@ -177,6 +180,7 @@ class ProgramBackend:
                 outlet.close()
 
     def _turn_of(self, prompt: ports.AgentPrompt, opened: Opening, folder: Path | None) -> Turn:
+        _refuse_value(opened.session_id, "conversation", "unknown_agent_session")
         return Turn(
             prompt=prompt,
             session_id=opened.session_id,
@@ -252,6 +256,15 @@ def lacks(program: Program, config: BackendConfig, around: Surroundings) -> str 
 
 async def _nothing() -> None:
     pass
+
+
+def _refuse_value(value: str | None, kind: str, code: str) -> None:
+    """
+    Refuse a value that a program would read as an option of its own.
+    """
+    if value is not None and not _NO_OPTION.fullmatch(value):
+        message = f"The {kind} {value!r:.80} begins with a hyphen or contains a control character; name another one."
+        raise errors.AgentFailed(message, code=code, detail={kind: value[:200]})
 
 
 def _left(ended: commands.Ended, outlet: private.Outlet, extra: bytes) -> verdicts.Left:

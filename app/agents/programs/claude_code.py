@@ -12,9 +12,10 @@ from collections.abc import Mapping
 
 from app.agents.configuration import BackendConfig
 from app.agents.programs import results
-from app.agents.programs.program import Invocation, Program, Turn, as_words, fits_argument, spoken
+from app.agents.programs.program import Invocation, Program, Turn, as_words
 from app.engine import plain
 
+_SYSTEM_FILE = "system.txt"
 _WAYS_OUT = (
     "Claude Code refuses --dangerously-skip-permissions to root. Run the service as another user; or, where it is a"
     " sandbox, set IS_SANDBOX=1 for the service; or name the tools it may use in `allowed_tools` of the backend."
@@ -30,13 +31,15 @@ def _invoke(turn: Turn) -> Invocation:
         arguments += ["--model", prompt.model]
     if turn.session_id is not None:
         arguments += ["--resume" if turn.resumes else "--session-id", turn.session_id]
+    files = {}
     # A conversation keeps the standing instruction that it was begun with, whatever is said later.
-    appended = bool(prompt.system) and not turn.instructed_otherwise and fits_argument(prompt.system or "")
-    if appended:
-        arguments += ["--append-system-prompt", prompt.system or ""]
+    if prompt.system and turn.folder is not None and not turn.instructed_otherwise:
+        files[_SYSTEM_FILE] = prompt.system
+        arguments += ["--append-system-prompt-file", str(turn.folder / _SYSTEM_FILE)]
     if prompt.reply_schema is not None:
         arguments += ["--json-schema", plain.canonical(plain.plain(prompt.reply_schema)).decode()]
-    return spoken(arguments, as_words(turn.message(with_system=not appended, with_schema=False)))
+    message = as_words(turn.message(with_system=not files, with_schema=False))
+    return Invocation(arguments=tuple(arguments), stdin=message, files=files)
 
 
 def _permissions(turn: Turn) -> list[str]:
@@ -61,6 +64,7 @@ PROGRAM = Program(
     invoke=_invoke,
     hear=results.hear,
     refuses=_refuses,
+    wants_folder=True,
     unknown_session=("No conversation found with session ID", "does not match any session title"),
     used_session=(r"Session ID \S+ is already in use",),
     models={"haiku": "haiku", "sonnet": "sonnet", "opus": "opus"},

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from app.agents.programs import results
-from app.agents.programs.program import Event, Failure, Heard, Invocation, Program, Turn, fits_argument, spoken, within
+from app.agents.programs.program import Event, Failure, Heard, Invocation, Program, Turn, within
 
 _NO_ID = "00000000-0000-0000-0000-000000000000"
 _ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -30,14 +30,10 @@ def _invoke(turn: Turn) -> Invocation:
     arguments += [*turn.config.arguments, *_permissions(turn)]
     if prompt.model is not None:
         arguments += ["--model", prompt.model]
-    # Only a new conversation takes the instruction; one that goes on keeps the one it was begun with.
-    system = prompt.system or ""
-    configured = bool(system) and not turn.instructed_otherwise and fits_argument(system)
-    if configured and not turn.resumes:
-        arguments += ["--config", f"developer_instructions={json.dumps(system)}"]
     if turn.resumes and turn.session_id is not None:
         arguments.append(turn.session_id if _ID.fullmatch(turn.session_id) else _NO_ID)
-    return spoken(arguments, turn.message(with_system=not configured), read=("-",))
+    # Its setting for a standing instruction is an argument, which every user of the machine can read.
+    return Invocation(arguments=(*arguments, "-"), stdin=turn.message())
 
 
 def _permissions(turn: Turn) -> list[str]:

@@ -8,7 +8,7 @@ Nothing is known to keep it from using every tool, so it takes no prompts that f
 from __future__ import annotations
 
 from app.agents.programs import results
-from app.agents.programs.program import Invocation, Program, Turn, spoken
+from app.agents.programs.program import Invocation, Program, Turn
 
 
 def _invoke(turn: Turn) -> Invocation:
@@ -17,7 +17,7 @@ def _invoke(turn: Turn) -> Invocation:
         arguments += ["--model", turn.prompt.model]
     if turn.resumes and turn.session_id is not None:
         arguments += ["--resume", turn.session_id]
-    return spoken(arguments, turn.message())
+    return Invocation(arguments=tuple(arguments), stdin=turn.message())
 
 
 PROGRAM = Program(

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from app.agents.programs import results
-from app.agents.programs.program import Event, Failure, Heard, Invocation, Program, Turn, spoken, whole, within
+from app.agents.programs.program import Event, Failure, Heard, Invocation, Program, Turn, whole, within
 
 _BROKEN_OFF = re.compile(r"loop detected|maximum session turns|execution (stopped|blocked)", re.IGNORECASE)
 _POLICY = Path(__file__).with_name("gemini_without_tools.toml")
@@ -28,7 +28,7 @@ def _invoke(turn: Turn) -> Invocation:
         arguments += ["--model", turn.prompt.model]
     if turn.session_id is not None:
         arguments += ["--resume" if turn.resumes else "--session-id", turn.session_id]
-    return spoken(arguments, turn.message(), option="--prompt")
+    return Invocation(arguments=tuple(arguments), stdin=turn.message())
 
 
 def _hear(event: Event, heard: Heard) -> None:

@@ -8,7 +8,7 @@ word of it counts.
 
 from __future__ import annotations
 
-from app.agents.programs.program import Event, Failure, Heard, Invocation, Program, Turn, spoken, within
+from app.agents.programs.program import Event, Failure, Heard, Invocation, Program, Turn, within
 
 _USAGE_FILE = "usage.json"
 
@@ -26,7 +26,7 @@ def _invoke(turn: Turn) -> Invocation:
         arguments += ["--model", turn.prompt.model]
     if turn.session_id is not None:
         arguments += [f"--resume={turn.session_id}"] if turn.resumes else ["--session-id", turn.session_id]
-    return spoken(arguments, turn.message(), option="--prompt")
+    return Invocation(arguments=tuple(arguments), stdin=turn.message())
 
 
 def _hear(event: Event, heard: Heard) -> None:

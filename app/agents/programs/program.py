@@ -14,9 +14,6 @@ from app.agents import reply_forms
 from app.agents.configuration import BackendConfig
 from app.engine import ports, records
 
-ARGUMENT_BYTES = 100_000
-"""Longest text that is given as an argument; a longer one is read from standard input."""
-
 Event = Mapping[str, Any]
 """One JSON object that a program has written."""
 
@@ -198,39 +195,11 @@ class Program:
     """Fields of `agents.json` that it takes beside those of every program."""
 
 
-def spoken(
-    arguments: list[str],
-    text: str,
-    *,
-    option: str | None = None,
-    read: tuple[str, ...] = (),
-    env: Mapping[str, str] | None = None,
-) -> Invocation:
-    """
-    Return an invocation with the text as its last argument, or on standard input where no argument can carry it.
-
-    Args:
-        option: Option that takes the text; None: it stands alone.
-        read: Arguments that make the program read standard input.
-    """
-    if not fits_argument(text):
-        return Invocation(arguments=(*arguments, *read), stdin=text, env=env or {})
-    named = [text] if option is None else [option, text]
-    return Invocation(arguments=(*arguments, *named), env=env or {})
-
-
 def as_words(text: str) -> str:
     """
     Return a text that a program with commands of its own takes for words even if it begins with a slash.
     """
     return f"Prompt:\n\n{text}" if text.lstrip().startswith("/") else text
-
-
-def fits_argument(text: str) -> bool:
-    """
-    Tell whether a text can be an argument: short enough, and not to be taken for an option.
-    """
-    return len(text.encode("utf-8", "replace")) <= ARGUMENT_BYTES and not text.startswith("-") and "\0" not in text
 
 
 def whole(value: object) -> int:

@@ -7,7 +7,7 @@ A first prompt that was cut off is gone on with if its id is known, and sent ane
 from __future__ import annotations
 
 from app.agents.programs import results
-from app.agents.programs.program import Invocation, Program, Turn, as_words, fits_argument, spoken
+from app.agents.programs.program import Invocation, Program, Turn, as_words
 
 _REMAINING_TOOLS = (
     "agent,cron_create,cron_delete,cron_list,enter_worktree,exit_worktree,get_goal,list_agents,loop_wakeup,"
@@ -26,10 +26,7 @@ def _invoke(turn: Turn) -> Invocation:
         arguments += ["--model", prompt.model]
     if turn.session_id is not None:
         arguments += ["--resume" if turn.resumes else "--session-id", turn.session_id]
-    appended = bool(prompt.system) and fits_argument(prompt.system or "")
-    if appended:
-        arguments += ["--append-system-prompt", prompt.system or ""]
-    return spoken(arguments, as_words(turn.message(with_system=not appended)))
+    return Invocation(arguments=tuple(arguments), stdin=as_words(turn.message()))
 
 
 def _permissions(turn: Turn) -> list[str]:

@@ -7,17 +7,24 @@ that was cut off is gone on with if the program's name for its conversation is k
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping
+from pathlib import PurePath
 
 from app import errors
 from app.agents.configuration import BackendConfig, Part
-from app.agents.programs.program import ARGUMENT_BYTES, Event, Failure, Heard, Invocation, Program, Turn, within
+from app.agents.programs.program import Event, Failure, Heard, Invocation, Program, Turn, within
+
+ARGUMENT_BYTES = 100_000
+"""Longest prompt that is given as an argument."""
 
 _PROMPT_FILE = "prompt.txt"
 _PLACE = re.compile(r"\{(prompt|prompt_file|model|session_id|system|working_dir|max_tokens)\}")
 _CUT_OFF = ("length", "max_tokens", "MAX_TOKENS")
 _TOOLS = "{tools}"
+_SHELLS = frozenset({"ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "sh", "tcsh", "zsh"})
+_SCRIPT = re.compile(r"-[a-z]*c[a-z]*|--command")
 
 
 def program(config: BackendConfig) -> Program:
@@ -41,6 +48,15 @@ def program(config: BackendConfig) -> Program:
         wants_folder=any("{prompt_file}" in text for text in named),
         speaks_plainly=reply is None,
     )
+
+
+def fills_script(template: tuple[Part, ...]) -> bool:
+    """
+    Tell whether a placeholder is in the script of a shell, which would execute what is filled in.
+    """
+    texts = [text for part in template for text in _texts(part)]
+    begins = next((at for at, text in enumerate(texts) if PurePath(text).name in _SHELLS), len(texts))
+    return any(_SCRIPT.fullmatch(option) and _PLACE.search(text) for option, text in itertools.pairwise(texts[begins:]))
 
 
 def _invoke(turn: Turn) -> Invocation:
@@ -95,8 +111,17 @@ def _filled(template: tuple[Part, ...], values: Mapping[str, str | None], tools:
         if part == _TOOLS:
             arguments += tools
         elif all(values[name] is not None for text in _texts(part) for name in _PLACE.findall(text)):
-            arguments += [_PLACE.sub(lambda found: values[found[1]] or "", text) for text in _texts(part)]
+            arguments += [_argument(text, values, is_operand="--" in arguments) for text in _texts(part)]
     return arguments
+
+
+def _argument(text: str, values: Mapping[str, str | None], *, is_operand: bool) -> str:
+    """
+    Return a filled argument that is an option only where the template says so.
+    """
+    filled = _PLACE.sub(lambda found: values[found[1]] or "", text)
+    is_option = filled.startswith("-") and not text.startswith("-") and not is_operand
+    return f"\n{filled}" if is_option else filled
 
 
 def _texts(part: Part) -> tuple[str, ...]:

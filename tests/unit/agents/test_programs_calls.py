@@ -23,6 +23,7 @@ from tests.unit.agents import around
 from tests.unit.agents.prompts import prompt
 
 ID = "550e8400-e29b-41d4-a716-446655440000"
+SYSTEM = "/f/system.txt"
 MESSAGE = "Be brief.\n\n---\n\nSay PONG."
 COPILOT = [
     "--output-format", "json", "--no-color", "--no-ask-user", "--no-auto-update", "--disable-client-telemetry",
@@ -51,22 +52,21 @@ def called(
         (
             "claude-code",
             ["--print", "--output-format", "json", "--dangerously-skip-permissions", "--model", "m", "--session-id", ID,
-             "--append-system-prompt", "Be brief.", "Say PONG."],
+             "--append-system-prompt-file", SYSTEM],
             ["--print", "--output-format", "json", "--dangerously-skip-permissions", "--model", "m", "--resume", ID,
-             "--append-system-prompt", "Be brief.", "Say PONG."],
+             "--append-system-prompt-file", SYSTEM],
         ),
         (
             "codex",
             ["exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--model", "m",
-             "--config", 'developer_instructions="Be brief."', "Say PONG."],
+             "-"],
             ["exec", "resume", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox",
-             "--model", "m", ID, "Say PONG."],
+             "--model", "m", ID, "-"],
         ),
         (
             "gemini",
-            ["--output-format", "json", "--skip-trust", "--yolo", "--model", "m", "--session-id", ID, "--prompt",
-             MESSAGE],
-            ["--output-format", "json", "--skip-trust", "--yolo", "--model", "m", "--resume", ID, "--prompt", MESSAGE],
+            ["--output-format", "json", "--skip-trust", "--yolo", "--model", "m", "--session-id", ID],
+            ["--output-format", "json", "--skip-trust", "--yolo", "--model", "m", "--resume", ID],
         ),
         (
             "opencode",
@@ -75,38 +75,39 @@ def called(
         ),
         (
             "github-copilot",
-            [*COPILOT, "--allow-all", "--model", "m", "--session-id", ID, "--prompt", MESSAGE],
-            [*COPILOT, "--allow-all", "--model", "m", f"--resume={ID}", "--prompt", MESSAGE],
+            [*COPILOT, "--allow-all", "--model", "m", "--session-id", ID],
+            [*COPILOT, "--allow-all", "--model", "m", f"--resume={ID}"],
         ),
         (
             "cursor",
-            ["--print", "--output-format", "stream-json", "--trust", "--force", "--model", "m", MESSAGE],
-            ["--print", "--output-format", "stream-json", "--trust", "--force", "--model", "m", "--resume", ID,
-             MESSAGE],
+            ["--print", "--output-format", "stream-json", "--trust", "--force", "--model", "m"],
+            ["--print", "--output-format", "stream-json", "--trust", "--force", "--model", "m", "--resume", ID],
         ),
         (
             "qwen",
-            ["--yolo", "--output-format", "json", "--model", "m", "--session-id", ID, "--append-system-prompt",
-             "Be brief.", "Say PONG."],
-            ["--yolo", "--output-format", "json", "--model", "m", "--resume", ID, "--append-system-prompt", "Be brief.",
-             "Say PONG."],
+            ["--yolo", "--output-format", "json", "--model", "m", "--session-id", ID],
+            ["--yolo", "--output-format", "json", "--model", "m", "--resume", ID],
         ),
     ],
 )  # fmt: skip
 def test_a_program_is_called_as_it_wants(type_name: str, new: list[str], resumed: list[str]) -> None:
-    """Each program gets exactly these arguments for a new conversation and for one that goes on."""
-    assert list(called(type_name).arguments) == new
-    assert list(called(type_name, turn={"resumes": True}).arguments) == resumed
+    """Each program gets these arguments, without a word of the prompt, and reads the prompt from standard input."""
+    folder = Path("/f") if type_name == "claude-code" else None
+    begun, continued = (called(type_name, turn={"folder": folder, "resumes": resumes}) for resumes in (False, True))
+    in_file = begun.files == continued.files == {"system.txt": "Be brief."}
+
+    assert list(begun.arguments) == new
+    assert list(continued.arguments) == resumed
+    assert begun.stdin == continued.stdin == ("Say PONG." if in_file else MESSAGE)
 
 
 @pytest.mark.parametrize("type_name", catalogue.PROGRAMS)
 def test_nothing_is_said_that_nobody_asked_for(type_name: str) -> None:
     """Without a model, an instruction or a conversation there is no word of them; the prompt stands as it is."""
-    invocation = called(type_name, turn={"session_id": None}, model=None, system=None)
-    arguments = invocation.arguments
+    invocation = called(type_name, turn={"session_id": None, "folder": Path("/f")}, model=None, system=None)
 
-    assert not {"--model", "--session-id", "--resume", "--append-system-prompt", "--config"} & set(arguments)
-    assert "Say PONG." in (arguments[-1], invocation.stdin)
+    assert not {"--model", "--session-id", "--resume", "--append-system-prompt-file"} & set(invocation.arguments)
+    assert (invocation.stdin, invocation.files) == ("Say PONG.", {})
 
 
 @pytest.mark.parametrize("type_name", sorted(set(catalogue.PROGRAMS) - {"cursor"}))
@@ -116,15 +117,6 @@ def test_without_tools_nothing_is_allowed_unasked(type_name: str) -> None:
     unasked = {"--dangerously-skip-permissions", "--dangerously-bypass-approvals-and-sandbox", "--yolo", "--auto"}
 
     assert not (unasked | {"--allow-all", "--force"}) & set(arguments)
-
-
-@pytest.mark.parametrize(("tools", "before"), [(False, "--strict-mcp-config"), (True, "dontAsk")])
-def test_a_list_never_takes_the_prompt_in(tools: bool, before: str) -> None:
-    """An option that takes several values is followed by another one, so that the prompt is none of them."""
-    config = {"allowed_tools": ("Bash",)}
-    arguments = called("claude-code", config, {"session_id": None}, tools=tools, model=None, system=None).arguments
-
-    assert arguments[-2:] == (before, "Say PONG.")
 
 
 class TestClaudeCode:
@@ -149,16 +141,17 @@ class TestClaudeCode:
 
     def test_a_conversation_from_elsewhere_hears_the_instruction_in_the_message(self) -> None:
         """It keeps the instruction that it was begun with, so that ours stands in the message there."""
-        arguments = called("claude-code", turn={"resumes": True, "instructed_otherwise": True}).arguments
+        turn = {"resumes": True, "instructed_otherwise": True, "folder": Path("/f")}
+        invocation = called("claude-code", turn=turn)
 
-        assert arguments[-1] == MESSAGE
-        assert "--append-system-prompt" not in arguments
+        assert (invocation.stdin, invocation.files) == (MESSAGE, {})
+        assert "--append-system-prompt-file" not in invocation.arguments
 
     def test_a_schema_is_an_argument(self) -> None:
         """It holds the model to a schema itself."""
         arguments = called("claude-code", reply_schema={"type": "object"}).arguments
 
-        assert arguments[-3:] == ("--json-schema", '{"type":"object"}', "Say PONG.")
+        assert arguments[-2:] == ("--json-schema", '{"type":"object"}')
 
 
 class TestCodex:
@@ -182,14 +175,6 @@ class TestCodex:
 
         assert arguments[-2] == "00000000-0000-0000-0000-000000000000"
 
-    def test_an_instruction_is_one_value(self) -> None:
-        """Quotes and newlines of an instruction stay within its value."""
-        system = 'Say "no".\n[x]\ny = 1\\'
-        arguments = called("codex", system=system).arguments
-        (given,) = [part for part in arguments if part.startswith("developer_instructions=")]
-
-        assert tomllib.loads(given) == {"developer_instructions": system}
-
 
 @pytest.mark.parametrize("type_name", ["claude-code", "qwen"])
 def test_a_slash_begins_no_command(type_name: str) -> None:
@@ -197,7 +182,7 @@ def test_a_slash_begins_no_command(type_name: str) -> None:
     for text in ("/help", "\n/help"):
         turn = Turn(prompt=prompt(text, tools=True), config=BackendConfig(name="one", type=type_name))
 
-        assert catalogue.PROGRAMS[type_name].invoke(turn).arguments[-1] == f"Prompt:\n\n{text}"
+        assert catalogue.PROGRAMS[type_name].invoke(turn).stdin == f"Prompt:\n\n{text}"
 
 
 class TestOthers:

@@ -56,8 +56,8 @@ class TestWhatItIsGiven:
     Arguments, folder, environment, input.
     """
 
-    async def test_a_prompt_is_one_argument(self, speaking: Speaking, claude: Stub, work: Path) -> None:
-        """The program stands in the working folder, gets its prompt whole as last argument and nothing to read."""
+    async def test_a_prompt_is_read(self, speaking: Speaking, claude: Stub, work: Path) -> None:
+        """The program starts in the working folder and reads its prompt whole."""
         claude.answer(claude_says("PONG", OURS))
         text = 'Say "PONG".\n$HOME `x` é'
         reply = await speaking("claude-code").prompt(asked(work, text))
@@ -66,24 +66,62 @@ class TestWhatItIsGiven:
         assert (reply.text, reply.agent_session_id, reply.error) == ("PONG", OURS, None)
         assert reply.usage is not None
         assert (reply.usage.input_tokens, reply.usage.output_tokens, reply.usage.cost_usd) == (5, 3, 0.5)
-        assert call["argv"][-1] == text
         assert call["cwd"] == str(work)
-        assert call["stdin"] == ""
+        assert call["stdin"] == text
 
     @pytest.mark.parametrize(
-        "text", ["x" * 300_000, "- an item\n", "--help", "\0"], ids=["long", "item", "option", "nul"]
+        "text", ["Sesame", "x" * 300_000, "- an item\n", "--help", "\0"], ids=["short", "long", "item", "option", "nul"]
     )
     @pytest.mark.parametrize("type_name", catalogue.PROGRAMS)
-    async def test_what_no_argument_can_carry_is_read(
+    async def test_a_prompt_is_no_argument(
         self, speaking: Speaking, tmp_path: Path, work: Path, type_name: str, text: str
     ) -> None:
-        """A prompt that is too long, or looks like an option, arrives whole on standard input, which then ends."""
+        """Prompt and instruction arrive whole, and neither arguments nor environment show them to other users."""
         stub = Stub(tmp_path / "bin", catalogue.PROGRAMS[type_name].commands[0])
-        await speaking(type_name).prompt(asked(work, text))
+        await speaking(type_name).prompt(asked(work, text, system="Open."))
         (call,) = stub.calls()
 
-        assert call["stdin"] == text
-        assert text not in call["argv"]
+        assert call["stdin"].endswith(text)
+        assert "Open." in (call["stdin"][:5], *call.get("files", {}).values())
+        assert not any(word in shown for word in (text, "Open.") for shown in [*call["argv"], *call["env"].values()])
+
+    @pytest.mark.parametrize(
+        ("given", "code"),
+        [
+            ({"model": "--yolo"}, "unknown_model"),
+            ({"model": "m\0"}, "unknown_model"),
+            ({"agent_session_id": "-x", "session_created": True}, "unknown_agent_session"),
+        ],
+    )
+    @pytest.mark.parametrize("type_name", catalogue.PROGRAMS)
+    async def test_no_value_becomes_an_option(
+        self, speaking: Speaking, tmp_path: Path, work: Path, type_name: str, given: dict[str, Any], code: str
+    ) -> None:
+        """A model or conversation that would read as an option, or cannot be an argument, starts no program."""
+        stub = Stub(tmp_path / "bin", catalogue.PROGRAMS[type_name].commands[0])
+        with pytest.raises(errors.AgentFailed) as failed:
+            await speaking(type_name).prompt(asked(work, **given))
+
+        assert (failed.value.code, stub.calls()) == (code, [])
+
+    @pytest.mark.parametrize(
+        ("command", "argv"),
+        [
+            (("aider", "{prompt}"), ["\n--yes"]),
+            (("aider", "-m", "{prompt}", "--sys", "{system}"), ["-m", "\n--yes", "--sys", "\n-v"]),
+            (("aider", "--message={prompt}"), ["--message=--yes"]),
+            (("aider", "--", "{prompt}"), ["--", "--yes"]),
+        ],
+    )
+    async def test_a_prompt_of_a_template_becomes_no_option(
+        self, speaking: Speaking, tmp_path: Path, work: Path, command: tuple[str, ...], argv: list[str]
+    ) -> None:
+        """A prompt or instruction that begins with a hyphen follows an empty line where a program would misread it."""
+        stub = Stub(tmp_path / "bin", "aider")
+        backend = speaking("template", command=command, tools_off=())
+        await backend.prompt(asked(work, "--yes", tools=False, system="-v" if "{system}" in command else None))
+
+        assert stub.calls()[0]["argv"] == argv
 
     async def test_the_environment_is_cleaned(self, speaking: Speaking, claude: Stub, work: Path) -> None:
         """What another agent has left is taken away; keys, endpoints, folders and what the user chose stay."""
@@ -357,11 +395,11 @@ class TestConversations:
         codex.answer(codex_says("PONG", THREAD))
         backend = speaking("codex")
         await backend.prompt(asked(work, agent_session_id=THREAD, session_created=True, system="Be brief."))
-        argv = codex.calls()[0]["argv"]
+        first = codex.calls()[0]
         kept = await sessions.find(THREAD)
         second = await backend.prompt(asked(work, agent_session_id=THREAD, session_created=True))
 
-        assert argv[-2:] == [THREAD, "Be brief.\n\n---\n\nSay PONG."]
+        assert (first["argv"][-2:], first["stdin"]) == ([THREAD, "-"], "Be brief.\n\n---\n\nSay PONG.")
         assert kept is not None
         assert (kept.created, kept.program_session_id) == (True, THREAD)
         assert (second.text, THREAD in codex.calls()[1]["argv"]) == ("PONG", True)
@@ -375,10 +413,10 @@ class TestConversations:
         await backend.prompt(asked(work, agent_session_id=OURS, system="Be brief."))
         await backend.prompt(asked(work, agent_session_id=OURS, system="Be brief.", session_created=True))
         await backend.prompt(asked(work, agent_session_id=OURS, system="Be kind.", session_created=True))
-        first, second, third = [call["argv"] for call in claude.calls()]
+        *same, third = claude.calls()
 
-        assert first[-3:] == second[-3:] == ["--append-system-prompt", "Be brief.", "Say PONG."]
-        assert third[-2:] == [OURS, "Be kind.\n\n---\n\nSay PONG."]
+        assert [(*call["files"].values(), call["stdin"]) for call in same] == [("Be brief.", "Say PONG.")] * 2
+        assert ("files" in third, third["stdin"]) == (False, "Be kind.\n\n---\n\nSay PONG.")
 
     async def test_a_conversation_of_another_backend_is_refused(
         self, speaking: Speaking, claude: Stub, work: Path, sessions: MemoryAgentSessions

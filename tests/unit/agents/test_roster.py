@@ -47,6 +47,22 @@ def flaws(tmp_path: Path, document: Any) -> list[tuple[str, str]]:
     return [(flaw.path, flaw.code) for broken in found.broken for flaw in broken.flaws]
 
 
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (["sh", "-c", "aider {prompt}"], "script"),
+        (["env", "A=1", "/bin/bash", "-lc", ["aider --model {model}"]], "script"),
+        (["sh", "-c", 'aider "$1"', "sh", "{prompt}"], None),
+        (["aider", "-c", "{prompt}"], None),
+    ],
+)
+def test_no_shell_executes_what_is_filled_in(tmp_path: Path, command: list[Any], code: str | None) -> None:
+    """A template whose placeholder stands in the script of a shell is refused, with the safe form."""
+    found = flaws(tmp_path, {"backends": {"mine": {"type": "template", "command": command}}})
+
+    assert found == ([("$.backends.mine.command", code)] if code else [])
+
+
 def test_the_bundled_file_is_whole() -> None:
     """The bundled file has no flaw, an agent for each archetype, and the local backend."""
     found = roster.load([resources.bundled("recipes", "agents.json")])
