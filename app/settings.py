@@ -32,6 +32,9 @@ RUN_ID = PREFIX + "RUN_ID"
 DEPTH = PREFIX + "DEPTH"
 """Tells what a run starts how many runs are above that one."""
 
+SECRET_NAMES = ("*_KEY", "*_TOKEN", "*_SECRET", "*_PASSWORD")
+"""Variables that hold secrets where nothing else is set; patterns."""
+
 OUTSIDE = (RUN_ID, DEPTH, "CONTROL_ROOM_COMMAND", "CONTROL_ROOM_SERVER", CRASH_AT)
 """Variables with the prefix that are no settings: facts for what the service starts, the client's server, tests."""
 
@@ -125,6 +128,9 @@ class ProcessSettings:
     containment: str = _setting(
         "auto", "CONTAINMENT", "How agents are kept together: auto, namespace, user_namespace, guard."
     )
+    agent_secrets: tuple[str, ...] = _setting(
+        (), "AGENT_SECRETS", "Secret variables that every agent program gets beside its own keys; patterns."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +141,7 @@ class TelemetrySettings:
 
     log_level: str = _setting("info", "LOG_LEVEL", "debug, info, warning or error.")
     secret_names: tuple[str, ...] = _setting(
-        ("*_KEY", "*_TOKEN", "*_SECRET", "*_PASSWORD"),
+        SECRET_NAMES,
         "SECRET_NAMES",
         "Variables of the environment whose values are masked everywhere; patterns, parted by commas.",
     )

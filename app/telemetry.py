@@ -21,6 +21,7 @@ METRICS_TYPE = exposition.CONTENT_TYPE_LATEST
 
 _STEP_BUCKETS = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 120, 300, 600, 1800)
 _HTTP_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30, 60)
+_OWN = frozenset({"app", "control_room", "orchestrate"})
 _USUAL = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "color_message"}
 
 
@@ -58,15 +59,21 @@ def write_logs(level: str, stream: TextIO, mask: Callable[[Any], Any] = lambda v
         level: debug, info, warning or error.
         mask: Replaces secrets in a plain JSON value.
     """
-    lines = logging.StreamHandler(stream)
-    lines.setFormatter(JsonLines(mask))
     root = logging.getLogger()
     for earlier in list(root.handlers):
         root.removeHandler(earlier)
-    root.addHandler(lines)
+    root.addHandler(handler(stream, mask))
     root.setLevel(level.upper())
-    for chatty in ("alembic", "httpx", "httpcore", "asyncio"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+
+
+def handler(stream: TextIO, mask: Callable[[Any], Any]) -> logging.Handler:
+    """
+    Return a handler that writes JSON lines; of libraries only warnings, for their words quote headers and addresses.
+    """
+    lines = logging.StreamHandler(stream)
+    lines.setFormatter(JsonLines(mask))
+    lines.addFilter(lambda record: record.levelno >= logging.WARNING or record.name.partition(".")[0] in _OWN)
+    return lines
 
 
 class Metrics:

@@ -133,12 +133,24 @@ def type_of(name: str) -> BackendType:
         ) from None
 
 
-def key_variables(configs: Iterable[BackendConfig]) -> frozenset[str]:
+def key_variables() -> frozenset[str]:
     """
     Return the environment variables that hold keys of backends without being named in `agents.json`.
     """
-    types = [TYPES[config.type] for config in configs if config.type in TYPES]
-    return frozenset(kind.key_variable for kind in types if kind.key_variable is not None)
+    of_programs = {name for program in catalogue.PROGRAMS.values() for name in program.keys}
+    return frozenset(of_programs | {kind.key_variable for kind in TYPES.values() if kind.key_variable is not None})
+
+
+def withheld_from(program: str, variables: Iterable[str]) -> frozenset[str]:
+    """
+    Return those of the variables that a command does not get: keys of backends, but for those of its own program.
+
+    Args:
+        program: Its program as the command names it.
+        variables: Names of variables that hold keys.
+    """
+    own = [known for known in catalogue.PROGRAMS.values() if program in known.commands]
+    return frozenset(variables).difference(*(known.keys for known in own))
 
 
 def models(configs: Mapping[str, BackendConfig]) -> dict[str, dict[str, str]]:
@@ -218,14 +230,14 @@ def _message(lack: errors.AgentFailed | None) -> str | None:
     return None if lack is None else lack.message
 
 
-_OF_PROGRAMS = frozenset({"command", "arguments", "idle_seconds"})
+_OF_PROGRAMS = frozenset({"command", "arguments", "idle_seconds", "secrets"})
 
 TYPES: Mapping[str, BackendType] = {
     **{name: _program(program) for name, program in catalogue.PROGRAMS.items()},
     "template": BackendType(
         make=lambda config, around: program_backend.ProgramBackend(template.program(config), config, around),
         lacks=lambda config, around: program_backend.lacks(template.program(config), config, around),
-        fields=frozenset({"command", "resume", "tools_on", "tools_off", "reply", "idle_seconds"}),
+        fields=frozenset({"command", "resume", "tools_on", "tools_off", "reply", "idle_seconds", "secrets"}),
         needed=frozenset({"command"}),
         forgets=_template_forgets,
     ),
@@ -234,7 +246,7 @@ TYPES: Mapping[str, BackendType] = {
     "acp": BackendType(
         make=acp_backend.AcpBackend,
         lacks=lambda config, around: _message(acp_backend.lacks(config, around.environ)),
-        fields=frozenset({"command", "arguments", "idle_seconds"}),
+        fields=_OF_PROGRAMS,
         needed=frozenset({"command"}),
     ),
     "local": BackendType(make=_local, lacks=lambda _, __: local.lacks(), forgets=_model_forgets),

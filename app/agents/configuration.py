@@ -61,6 +61,8 @@ class BackendConfig:
     """Address of the service, for backends that are one."""
     api_key_env: str | None = None
     """Environment variable that holds the key; the key itself is never written down."""
+    secrets: tuple[str, ...] = ()
+    """Further secret variables that the program gets; patterns."""
     models: Mapping[str, str] = field(default_factory=dict)
     """Model of the backend for haiku, sonnet and opus."""
     file: Path | None = None
@@ -104,3 +106,10 @@ class Roster:
         Return the environment variables whose values must never be shown.
         """
         return frozenset(config.api_key_env for config in self.backends.values() if config.api_key_env)
+
+    @property
+    def secret_patterns(self) -> frozenset[str]:
+        """
+        Return patterns of further variables that backends name as secrets.
+        """
+        return frozenset(pattern for config in self.backends.values() for pattern in config.secrets)

@@ -29,6 +29,7 @@ _PARTS = {
 }
 _PATHS = ("text", "session_id", "input_tokens", "output_tokens", "cost_usd", "error", "finish")
 _KEY_RULE = "must name an environment variable (capitals, digits and _); the key itself never stands in this file"
+_VARIABLES_RULE = "must name an environment variable, or several with * and ?"
 _SECRETS = frozenset({"api_key", "apikey", "key", "token", "secret", "password", "auth_token"})
 
 
@@ -111,6 +112,15 @@ _BACKEND = {
             "pattern": "^[A-Z_][A-Z0-9_]{0,127}$",
             "title": "Environment variable that holds the key.",
             "description": _KEY_RULE,
+        },
+        "secrets": {
+            "type": "array",
+            "items": {
+                "type": "string",
+                "pattern": "^[A-Za-z_*?][A-Za-z0-9_*?]{0,127}$",
+                "description": _VARIABLES_RULE,
+            },
+            "title": "Further secret variables that the program gets.",
         },
         "models": {
             "type": "object",
@@ -221,7 +231,7 @@ def _field_flaws(path: str, backend: Mapping[str, Any]) -> Iterable[errors.Flaw]
         yield errors.Flaw(path=f"{path}.command", code="type", message="must be a list of texts; only templates nest")
     for name in ("command", "resume") if "resume" in kind.fields else ():
         if template.fills_script(backend.get(name, ())):
-            message = "a shell would execute what a placeholder stands for; use \"$1\" and give it as a further argument"
+            message = 'a shell would execute what a placeholder stands for; use "$1" and give it as a further argument'
             yield errors.Flaw(path=f"{path}.{name}", code="script", message=message)
     if backend.get("resume", ("",))[0] != backend.get("command", ("",))[0] and "resume" in backend:
         yield errors.Flaw(path=f"{path}.resume", code="choice", message="must begin with the program of command")

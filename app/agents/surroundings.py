@@ -4,7 +4,7 @@ Surroundings: what a backend has around it beside its configuration.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -46,6 +46,8 @@ class Surroundings:
     """What is kept of conversations."""
     environ: Mapping[str, str]
     """Environment of this process."""
+    secrets: Sequence[str] = ()
+    """Secret variables that every program gets beside its own keys; patterns."""
     home: Path
     """Home folder of whoever runs this process; programs and their settings lie below it."""
     get: Callable[[str], ports.AgentBackend] = _no_other

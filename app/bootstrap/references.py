@@ -145,16 +145,38 @@ def unused_backends(chosen: settings.Settings, people: configuration.Roster) -> 
     Return backends that can be looked at; nothing is started or touched.
     """
     running = supervisor.Supervisor(chosen.project.data_directory / "processes", clock.RandomIds(), os.environ)
-    around = surroundings_of(clock.SystemClock(), running, agent_sessions.MemoryAgentSessions())
+    around = surroundings_of(chosen, clock.SystemClock(), running, agent_sessions.MemoryAgentSessions())
     return backends.Backends(people.backends, around)
 
 
+def keys_of(people: configuration.Roster) -> frozenset[str]:
+    """
+    Return the environment variables that hold keys of backends.
+    """
+    return people.secret_variables | backends.key_variables()
+
+
+def secret_patterns(chosen: settings.Settings, people: configuration.Roster) -> list[str]:
+    """
+    Return the names of the environment variables that hold secrets, as patterns.
+    """
+    return [*chosen.telemetry.secret_names, *sorted(keys_of(people) | people.secret_patterns)]
+
+
 def surroundings_of(
-    time: clock.Clock, running: supervisor.Supervisor, sessions: agent_sessions.StoredAgentSessions
+    chosen: settings.Settings,
+    time: clock.Clock,
+    running: supervisor.Supervisor,
+    sessions: agent_sessions.StoredAgentSessions,
 ) -> surroundings.Surroundings:
     """
     Return what the backends of this process have around them.
     """
     return surroundings.Surroundings(
-        clock=time, supervisor=running, sessions=sessions, environ=os.environ, home=Path.home()
+        clock=time,
+        supervisor=running,
+        sessions=sessions,
+        environ=os.environ,
+        secrets=chosen.processes.agent_secrets,
+        home=Path.home(),
     )

@@ -20,7 +20,15 @@ from app import errors, settings, telemetry
 from app.agents import backends, configuration
 from app.agents import performer as agent_performer
 from app.bootstrap.planning import planning_of
-from app.bootstrap.references import Reference, reference_of, refuse_broken, roster_of, surroundings_of
+from app.bootstrap.references import (
+    Reference,
+    keys_of,
+    reference_of,
+    refuse_broken,
+    roster_of,
+    secret_patterns,
+    surroundings_of,
+)
 from app.bootstrap.worlds import Store, Use, World, directory_of, real_world
 from app.control import (
     adoption,
@@ -113,9 +121,9 @@ async def build(chosen: settings.Settings, use: Use = _USUAL, world: World | Non
     reference = reference_of(chosen, people, world)
     async with AsyncExitStack() as closing:
         kept = await _store(closing, chosen, use, world, reference)
-        running = await _supervisor(closing, chosen, use, world)
+        running = await _supervisor(closing, chosen, people, use, world)
         sessions = _agent_sessions(closing, chosen, use)
-        speaking = backends.Backends(people.backends, surroundings_of(world.clock, running, sessions))
+        speaking = backends.Backends(people.backends, surroundings_of(chosen, world.clock, running, sessions))
         closing.push_async_callback(speaking.close)
         talks = conversations.Conversations(sessions, kept, world.drivers)
         asking = agent_performer.AgentPerformer(speaking, talks)
@@ -187,11 +195,12 @@ async def _store(
 
 
 async def _supervisor(
-    closing: AsyncExitStack, chosen: settings.Settings, use: Use, world: World
+    closing: AsyncExitStack, chosen: settings.Settings, people: configuration.Roster, use: Use, world: World
 ) -> supervisor.Supervisor:
     usual_files = closing.enter_context(allowance.many_files()) if use.address is not None else None
     folder = chosen.project.data_directory / "processes"
-    running = supervisor.Supervisor(folder, world.ids, os.environ, usual_files, chosen.processes.containment)
+    patterns = secret_patterns(chosen, people)
+    running = supervisor.Supervisor(folder, world.ids, os.environ, usual_files, chosen.processes.containment, patterns)
     closing.push_async_callback(running.close)
     if not use.look_only:
         await running.sweep()
@@ -226,7 +235,9 @@ def _equipment(
     performers: dict[str, ports.Performer] = {
         operations.ToolCall.kind: tool_performer.ToolPerformer(reference.registry, places),
         operations.AgentCall.kind: asking,
-        operations.Command.kind: commands.CommandPerformer(running, places, os.environ),
+        operations.Command.kind: commands.CommandPerformer(
+            running, places, os.environ, lambda program: backends.withheld_from(program, keys_of(people))
+        ),
         operations.Check.kind: checks.CheckPerformer(places),
         operations.CheckEvidence.kind: evidence.EvidencePerformer(places, kept.prove_receipt),
         operations.CommitFile.kind: checks.CommitFilePerformer(places),
@@ -361,8 +372,8 @@ def _talks(
 
 
 def _secrets(chosen: settings.Settings, people: configuration.Roster, environ: Mapping[str, str]) -> set[str]:
-    variables = people.secret_variables | backends.key_variables(people.backends.values())
-    found = {environ.get(name, "") for name in variables}
+    named = spellings.named(environ, keys_of(people) | people.secret_patterns)
+    found = {environ[name] for name in named} | spellings.of_environment(environ, chosen.telemetry.secret_names)
     found.add(chosen.server.api_token or "")
     found.add(urlsplit(chosen.project.database_url or "").password or "")
-    return (found | spellings.of_environment(environ, chosen.telemetry.secret_names)) - {""}
+    return found - {""}

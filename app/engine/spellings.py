@@ -43,6 +43,14 @@ def of(secret: str) -> frozenset[str]:
     return frozenset(written.union(*map(_in_base64, whole)))
 
 
+def named(names: Iterable[str], patterns: Iterable[str]) -> frozenset[str]:
+    """
+    Return the names that fit a pattern, such as `*_TOKEN`; upper and lower case are the same.
+    """
+    wanted = [pattern.upper() for pattern in patterns]
+    return frozenset(name for name in names if any(fnmatch.fnmatchcase(name.upper(), pattern) for pattern in wanted))
+
+
 def of_environment(environ: Mapping[str, str], names: Iterable[str]) -> set[str]:
     """
     Return the secrets of an environment: values of variables by their names, and passwords within URLs.
@@ -50,8 +58,7 @@ def of_environment(environ: Mapping[str, str], names: Iterable[str]) -> set[str]
     Args:
         names: Patterns of names, such as `*_TOKEN`; upper and lower case are the same.
     """
-    patterns = [pattern.upper() for pattern in names]
-    found = {value for name, value in environ.items() if any(fnmatch.fnmatchcase(name.upper(), p) for p in patterns)}
+    found = {environ[name] for name in named(environ, names)}
     found |= {password for value in environ.values() for password in _passwords(value)}
     return {value for value in found if value.strip().lower() not in _NO_SECRETS}
 

@@ -4,7 +4,7 @@ Commands: what is asked of the supervisor, and what comes of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,6 +48,8 @@ class Request:
     """Folder that it runs in, or the descriptor of one, which is taken over."""
     env: Mapping[str, str | None] = field(default_factory=dict)
     """Variables to set over those of this process, and to leave out where the value is None."""
+    secrets: Collection[str] = ()
+    """Names of the secret variables of this process that it gets; the others are left out."""
     inherits: bool = True
     """Whether variables of this process are handed on; if not, `env` is all that it gets."""
     stdin: bytes | int | None = None

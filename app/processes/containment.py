@@ -4,12 +4,15 @@ Containment: how agents are kept together on this machine, for people who want t
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.processes import wardens
+from app import settings
+from app.engine import spellings
+from app.processes import environments, wardens
 
 _ROOT = str(Path(__file__).resolve().parents[2])
 _PROGRAM = "import sys; sys.path.append(sys.argv[1]); from app.processes import wardens; wardens.main(sys.argv[2])"
@@ -41,6 +44,7 @@ def examine(wanted: str = wardens.AUTO) -> Examined:
             text=True,
             timeout=_PATIENCE_SECONDS,
             check=True,
+            env=environments.inherited(os.environ, spellings.named(os.environ, settings.SECRET_NAMES)),
         )
     except (OSError, subprocess.SubprocessError) as error:
         return Examined(containment=wardens.GUARD, reason=str(error))

@@ -8,6 +8,7 @@ it must not leave anything running behind.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import errno
 import hashlib
 import itertools
@@ -15,10 +16,11 @@ import logging
 import os
 import resource
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from app import clock
+from app import clock, settings
+from app.engine import spellings
 from app.processes import environments, launched, marks, register, sweeping, wardens, wire
 from app.processes.commands import HELD_BYTES, Active, Ended, NotStarted, Output, Request
 
@@ -41,11 +43,14 @@ class Supervisor:
         environ: Mapping[str, str],
         files: int | None = None,
         containment: str = wardens.AUTO,
+        secrets: Iterable[str] = settings.SECRET_NAMES,
     ) -> None:
         self._folder, self._ids, self._containment = folder, ids, containment
         # How many files a command may open; as many as this process if nothing else is said.
         self._files = files or resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        self._environ = environments.inherited(environ)
+        withheld = spellings.named(environments.inherited(environ), secrets)
+        self._environ = environments.inherited(environ, withheld)
+        self._secrets = {name: environ[name] for name in withheld}
         self._numbers = itertools.count(1)
         self._active: dict[int, Request] = {}
         self._register = ""
@@ -75,7 +80,8 @@ class Supervisor:
                 `containment_missing`, `not_started`.
             LauncherLost: its launcher was killed; whether it has done its work is unknown.
         """
-        start, files = _start(next(self._numbers), request)
+        given = {name: self._secrets[name] for name in request.secrets if name in self._secrets}
+        start, files = _start(next(self._numbers), dataclasses.replace(request, env={**given, **request.env}))
         try:
             launcher = self._standing()
         except BaseException:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from app import errors, settings
@@ -35,15 +35,27 @@ class Supervisor(Protocol):
         """
 
 
+def _nothing(_: str) -> Collection[str]:
+    return ()
+
+
 class CommandPerformer:
     """
     Run a program; success is an exit code that the operation expects.
     """
 
-    def __init__(self, supervisor: Supervisor, workspaces: Workspaces, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        workspaces: Workspaces,
+        environ: Mapping[str, str],
+        withheld: Callable[[str], Collection[str]] = _nothing,
+    ) -> None:
         self._supervisor = supervisor
         self._workspaces = workspaces
         self._environ = environ
+        # By program, the variables that it does not get unless the recipe names them.
+        self._withheld = withheld
 
     async def perform(self, call: ports.Call) -> records.Result:
         """
@@ -64,14 +76,15 @@ class CommandPerformer:
         _refuse_broken(operation)
         env = self._env(call, operation)
         masker = call.masker.hiding(self._secrets(operation))
-        variables = environments.names(self._environ, env)
+        withheld = self._withheld(operation.argv[0])
+        variables = environments.names(self._environ, env, withheld)
         if call.run.options.get("debug"):
             await _explain(call, operation.log or call.key, variables, masker)
         wanted = await command_captures.rules(self._workspaces.of(call.run), operation.capture, masker)
         stdin = await _text(call, operation.stdin)
 
         async def once(_: int) -> records.Result:
-            ended = await self._supervisor.run(self._request(call, operation, env, stdin))
+            ended = await self._supervisor.run(self._request(call, operation, env, stdin, withheld))
             return await _result(call, operation, ended, wanted, masker, len(variables))
 
         return await interruptions.outlived(call, commands.LauncherLost, once)
@@ -93,7 +106,12 @@ class CommandPerformer:
         return secrets | {operation.env[name] for name in operation.secrets if name in operation.env}
 
     def _request(
-        self, call: ports.Call, operation: operations.Command, env: Mapping[str, str], stdin: bytes | None
+        self,
+        call: ports.Call,
+        operation: operations.Command,
+        env: Mapping[str, str],
+        stdin: bytes | None,
+        withheld: Collection[str],
     ) -> commands.Request:
         workspace = self._workspaces.of(call.run)
         cwd = command_places.folder(workspace, operation.cwd)
@@ -108,6 +126,7 @@ class CommandPerformer:
             run_id=call.run.run_id,
             cwd=cwd,
             env=env,
+            secrets=frozenset(self._environ).difference(withheld),
             stdin=stdin,
             stdout=stdout,
             timeout_seconds=operation.timeout_seconds or command_results.DEFAULT_TIMEOUT_SECONDS,

@@ -62,10 +62,25 @@ def test_log_line_masks_secrets_in_message_facts_and_trace():
     try:
         raise ValueError(f"bad key {secret}")
     except ValueError:
-        logging.getLogger("x").exception("failed with %s", secret, extra={"header": f"Bearer {secret}"})
+        logging.getLogger("app.x").exception("failed with %s", secret, extra={"header": f"Bearer {secret}"})
 
     assert "hunter" not in stream.getvalue()
     assert "ValueError" in str(lines(stream)[0]["trace"])
+
+
+def test_of_libraries_only_warnings_are_written():
+    """
+    What libraries say below a warning quotes headers, addresses with tickets, and requests; it is never written.
+    """
+    stream = io.StringIO()
+    telemetry.write_logs("debug", stream)
+
+    for name in ("uvicorn.error", "websockets.server", "httpx", "openai", "app.x"):
+        logging.getLogger(name).debug("< Sec-WebSocket-Protocol: %s", name)
+        logging.getLogger(name).info("GET /ws?ticket=%s", name)
+    logging.getLogger("uvicorn.error").warning("trouble")
+
+    assert [line["logger"] for line in lines(stream)] == ["app.x", "app.x", "uvicorn.error"]
 
 
 def test_level_leaves_out_what_is_below_it():
@@ -75,7 +90,7 @@ def test_level_leaves_out_what_is_below_it():
     stream = io.StringIO()
     telemetry.write_logs("warning", stream)
 
-    logging.getLogger("x").info("quiet")
+    logging.getLogger("app.x").info("quiet")
 
     assert stream.getvalue() == ""
 
@@ -88,7 +103,7 @@ def test_setting_logs_up_again_replaces_the_first_stream():
     telemetry.write_logs("info", first)
     telemetry.write_logs("info", second)
 
-    logging.getLogger("x").info("once")
+    logging.getLogger("app.x").info("once")
 
     assert first.getvalue() == ""
     assert len(lines(second)) == 1
@@ -101,7 +116,7 @@ def test_fact_without_json_form_is_written_as_text():
     stream = io.StringIO()
     telemetry.write_logs("info", stream)
 
-    logging.getLogger("x").info("told", extra={"cause": OSError(28, "No space left")})
+    logging.getLogger("app.x").info("told", extra={"cause": OSError(28, "No space left")})
 
     assert "No space left" in str(lines(stream)[0]["cause"])
 

@@ -205,6 +205,7 @@ class ProgramBackend:
             run_id=prompt.run_id,
             cwd=Path(prompt.working_dir),
             env=env,
+            secrets=environment.secrets([self._program], self._config, self._around, prompt.model),
             stdin=None if stdin is None else stdin.encode("utf-8", "replace"),
             stdout=outlet.writing,
             timeout_seconds=prompt.timeout_seconds or DEFAULT_TIMEOUT_SECONDS,

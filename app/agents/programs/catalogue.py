@@ -4,7 +4,8 @@ The programs that are known, by the type of their backends.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import PurePath
 
 from app.agents.programs import claude_code, codex, cursor, gemini, github_copilot, opencode, qwen
 from app.agents.programs.program import Program
@@ -19,3 +20,13 @@ PROGRAMS: Mapping[str, Program] = {
     "qwen": qwen.PROGRAM,
 }
 """Every program that has a type of its own."""
+
+
+def called(command: Iterable[str]) -> list[Program]:
+    """
+    Return the programs that a command starts, by its words.
+    """
+    words = [PurePath(word).name.lower() for word in command]
+    return [
+        program for program in PROGRAMS.values() if any(program.commands[0].split("-")[0] in word for word in words)
+    ]

@@ -71,6 +71,14 @@ PROGRAM = Program(
     variables={"DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"},
     endpoint_variable="ANTHROPIC_BASE_URL",
     key_variable="ANTHROPIC_API_KEY",
+    keys=(
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_AUTH_TOKEN",
+        "ANTHROPIC_FOUNDRY_API_KEY",
+        "AWS_BEARER_TOKEN_BEDROCK",
+        "CLAUDE_CODE_CLIENT_KEY",
+        "CLAUDE_CODE_OAUTH_TOKEN",
+    ),
     limit_variable="CLAUDE_CODE_MAX_OUTPUT_TOKENS",
     fields=frozenset({"allowed_tools"}),
 )

@@ -85,5 +85,6 @@ PROGRAM = Program(
     names_sessions="it",
     unknown_session=("no rollout found for thread id",),
     key_variable="CODEX_API_KEY",
+    keys=("CODEX_API_KEY", "OPENAI_API_KEY"),
 )
 """How Codex is spoken with."""

@@ -32,5 +32,6 @@ PROGRAM = Program(
     tools_off=False,
     unknown_session=(r"(chat|session|conversation) (\S+ )?not found",),
     key_variable="CURSOR_API_KEY",
+    keys=("CURSOR_API_KEY",),
 )
 """How Cursor Agent is spoken with."""

@@ -6,18 +6,21 @@ from __future__ import annotations
 
 import fnmatch
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePath
 
 from app import errors
 from app.agents.configuration import BackendConfig
 from app.agents.programs.program import Invocation, Program
-from app.engine import ports
+from app.agents.surroundings import Surroundings
+from app.engine import ports, spellings
 
 _OF_OTHERS = (
     "CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SESSION*", "CLAUDE_CODE_CHILD*", "CLAUDE_CODE_SSE_PORT",
     "CLAUDE_CODE_MESSAGING_*", "CLAUDE_PID", "CLAUDE_EFFORT", "AI_AGENT",
 )  # fmt: skip
+_VENDOR = re.compile(r"([A-Za-z0-9-]+)/")
 _BEADS = Path(".beads-local") / "local.db"
 
 
@@ -39,6 +42,24 @@ def overlay(
     if prompt.max_tokens is not None and program.limit_variable is not None:
         changed[program.limit_variable] = str(prompt.max_tokens)
     return {**changed, **called.env, **prompt.env}
+
+
+def secrets(
+    programs: Iterable[Program], config: BackendConfig, around: Surroundings, model: str | None
+) -> frozenset[str]:
+    """
+    Return the names of the secret variables that a program gets: keys of its own, and what the user adds.
+
+    Args:
+        programs: Whose keys are its own.
+        model: Model that it is to ask.
+    """
+    patterns = [*config.secrets, *around.secrets]
+    for program in programs:
+        patterns += [*program.keys, *program.shares]
+        if program.names_vendors and (vendor := _VENDOR.match(model or "")):
+            patterns += [f"{vendor[1]}_{name}".replace("-", "_") for name in ("API_KEY", "GENERATIVE_AI_API_KEY")]
+    return spellings.named(around.environ, patterns)
 
 
 def cleaned(environ: Mapping[str, str], working_dir: PurePath) -> dict[str, str | None]:

@@ -88,5 +88,6 @@ PROGRAM = Program(
     variables={"GEMINI_CLI_NO_RELAUNCH": "true"},
     endpoint_variable="GOOGLE_GEMINI_BASE_URL",
     key_variable="GEMINI_API_KEY",
+    keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
 )
 """How Gemini CLI is spoken with."""

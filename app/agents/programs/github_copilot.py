@@ -64,6 +64,8 @@ PROGRAM = Program(
     variables={"COPILOT_AUTO_UPDATE": "false"},
     endpoint_variable="COPILOT_PROVIDER_BASE_URL",
     key_variable="COPILOT_PROVIDER_API_KEY",
+    keys=("COPILOT_GITHUB_TOKEN", "COPILOT_PROVIDER_API_KEY", "COPILOT_PROVIDER_BEARER_TOKEN"),
+    shares=("GH_TOKEN", "GITHUB_TOKEN"),
     limit_variable="COPILOT_PROVIDER_MAX_OUTPUT_TOKENS",
 )
 """How GitHub Copilot CLI is spoken with."""

@@ -83,6 +83,8 @@ PROGRAM = Program(
     names_sessions="it",
     unknown_session=("Session not found",),
     variables={"OPENCODE_DISABLE_AUTOUPDATE": "1"},
+    keys=("OPENCODE_API_KEY",),
+    names_vendors=True,
     limit_variable="OPENCODE_EXPERIMENTAL_OUTPUT_TOKEN_MAX",
 )
 """How OpenCode is spoken with."""

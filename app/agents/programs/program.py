@@ -189,6 +189,12 @@ class Program:
     """Variable that takes the address of the model's service; None: it takes none."""
     key_variable: str | None = None
     """Variable that takes the key."""
+    keys: tuple[str, ...] = ()
+    """Every variable that holds a key of its model's service; no other program gets them."""
+    shares: tuple[str, ...] = ()
+    """Secret variables that it gets, too, and that are not its own."""
+    names_vendors: bool = False
+    """Whether its models are called `vendor/model`; it then gets the keys of that vendor."""
     limit_variable: str | None = None
     """Variable that takes the longest reply, in tokens; None: it cannot be limited."""
     fields: frozenset[str] = frozenset()

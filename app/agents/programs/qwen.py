@@ -51,6 +51,7 @@ PROGRAM = Program(
     variables={"QWEN_CODE_SUPPRESS_YOLO_WARNING": "1"},
     endpoint_variable="OPENAI_BASE_URL",
     key_variable="OPENAI_API_KEY",
+    keys=("BAILIAN_CODING_PLAN_API_KEY", "DASHSCOPE_API_KEY", "OPENAI_API_KEY"),
     limit_variable="QWEN_CODE_MAX_OUTPUT_TOKENS",
 )
 """How Qwen Code is spoken with."""

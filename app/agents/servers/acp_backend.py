@@ -15,7 +15,7 @@ from pathlib import Path
 from app import clock, errors
 from app.agents import counting, programs
 from app.agents.configuration import TIERS, BackendConfig
-from app.agents.programs import environment, program
+from app.agents.programs import catalogue, environment, program
 from app.agents.servers import acp_agent, acp_holds, acp_opening, acp_turns, acp_verdicts, services
 from app.agents.surroundings import Surroundings
 from app.engine import agent_sessions, ports
@@ -126,6 +126,9 @@ class AcpBackend:
                 **own.env,
                 **prompt.env,
             },
+            secrets=environment.secrets(
+                catalogue.called(_words(self._config)), self._config, self._around, prompt.model
+            ),
             stdin=reads,
             stdout=writes,
             # An agent that is told to end calls its turn cancelled; it is to be told first that its time is over.

@@ -91,9 +91,7 @@ def kept(run_root: Path, level: str, masker: plain.Masker, *, verbose: bool) -> 
     with _opened(run_root / "logs") as file:
         telemetry.write_logs(logging.getLevelName(LEVELS[level]), file, masker.mask)
         if verbose:
-            on_stderr = logging.StreamHandler(sys.stderr)
-            on_stderr.setFormatter(telemetry.JsonLines(masker.mask))
-            root.addHandler(on_stderr)
+            root.addHandler(telemetry.handler(sys.stderr, masker.mask))
         try:
             yield
         finally:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from app import clock
+from app import clock, settings
 from app.agents import backends
 from app.agents.configuration import BackendConfig
 from app.engine import ports
@@ -39,7 +39,8 @@ async def speaking(tmp_path: Path, sessions: MemoryAgentSessions) -> AsyncIterat
 
     def make(type_name: str, *, environ: Mapping[str, str] | None = None, **given: Any) -> ports.AgentBackend:
         environ = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "IS_SANDBOX": "1", **(environ or {})}
-        started.append(supervisor.Supervisor(tmp_path / "processes", clock.RandomIds(), environ))
+        secrets = [*settings.SECRET_NAMES, *backends.key_variables()]
+        started.append(supervisor.Supervisor(tmp_path / "processes", clock.RandomIds(), environ, secrets=secrets))
         place = around.surroundings(running=started[-1], sessions=sessions, environ=environ, home=tmp_path)
         return backends.Backends({"one": BackendConfig(name="one", type=type_name, **given)}, place).get("one")
 

@@ -252,6 +252,16 @@ class TestModels:
         assert made.resolve_model("gpt-x") == "gpt-x"
 
 
+def test_the_keys_of_each_program_are_documented() -> None:
+    """The table of docs/agents.md lists the keys that each program gets and no other program does."""
+    text = (resources.bundled("recipes").parent / "docs" / "agents.md").read_text()
+    table = text.split("| Type | Keys of its own |")[1].split("\n\n")[0]
+    rows = {row[0]: set(row[1:]) for line in table.splitlines()[2:] if (row := re.findall(r"`([\w-]+)`", line))}
+
+    for name, program in catalogue.PROGRAMS.items():
+        assert {*program.keys, *program.shares} == {key for key in rows[name] if not key.startswith("VENDOR")}
+
+
 class TestPlaces:
     """
     Where programs are found.

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from app import errors
+from app.agents import backends
 from app.agents.programs import catalogue
 from app.engine import agent_sessions, ports
 from app.storage.agent_sessions import MemoryAgentSessions
@@ -158,6 +159,41 @@ class TestWhatItIsGiven:
         env = claude.calls()[0]["env"]
 
         assert (env["ANTHROPIC_BASE_URL"], env["ANTHROPIC_API_KEY"]) == ("http://h:1", "secret")
+
+    @pytest.mark.parametrize("type_name", [*catalogue.PROGRAMS, "template"])
+    async def test_a_program_gets_only_its_own_keys(
+        self, speaking: Speaking, tmp_path: Path, work: Path, type_name: str
+    ) -> None:
+        """Keys of other backends and other secrets are left out, unless `secrets` of the backend names them."""
+        known = catalogue.PROGRAMS.get(type_name)
+        stub = Stub(tmp_path / "bin", known.commands[0] if known else "mine")
+        others = ["NPM_TOKEN", "DB_PASSWORD", "DEPLOY_KEY_ID", "DEPLOY_KEY", "PLAIN"]
+        environ = dict.fromkeys([*backends.key_variables(), *others], "value")
+        command = {} if known else {"command": ("mine",)}
+        await speaking(type_name, environ=environ, secrets=("DEPLOY_*",), **command).prompt(asked(work))
+        (call,) = stub.calls()
+
+        own = {*known.keys} if known else set()
+        assert environ.keys() & call["env"].keys() == own | {"DEPLOY_KEY_ID", "DEPLOY_KEY", "PLAIN"}
+
+    @pytest.mark.parametrize(
+        ("model", "keys"),
+        [
+            ("anthropic/claude", {"ANTHROPIC_API_KEY"}),
+            ("google/gemini", {"GOOGLE_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY"}),
+            ("*/model", set()),
+            (None, set()),
+        ],
+    )
+    async def test_a_vendor_of_the_model_has_its_key(
+        self, speaking: Speaking, tmp_path: Path, work: Path, model: str | None, keys: set[str]
+    ) -> None:
+        """OpenCode, whose models name their vendor, gets the keys of that vendor and no other."""
+        stub = Stub(tmp_path / "bin", "opencode")
+        environ = dict.fromkeys([*backends.key_variables(), "GOOGLE_GENERATIVE_AI_API_KEY"], "value")
+        await speaking("opencode", environ=environ).prompt(asked(work, model=model))
+
+        assert environ.keys() & stub.calls()[0]["env"].keys() == keys | {"OPENCODE_API_KEY"}
 
     async def test_a_missing_key_is_told(self, speaking: Speaking, claude: Stub, work: Path) -> None:
         """A key that is not in the environment keeps the program from being started."""

@@ -563,9 +563,4 @@ class TestAbsence:
 
     def test_usual_keys_are_secrets(self) -> None:
         """The key of a backend is hidden everywhere, also if its variable is not named in the file of agents."""
-        configs = [BackendConfig(name="a", type="openai"), BackendConfig(name="b", type="claude-code")]
-
-        assert backends.key_variables([*configs, BackendConfig(name="c", type="local")]) == {
-            "OPENAI_API_KEY",
-            "ANTHROPIC_API_KEY",
-        }
+        assert {"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"} <= backends.key_variables()

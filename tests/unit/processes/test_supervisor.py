@@ -25,6 +25,7 @@ from tests.unit.processes import broods, modes
 @pytest.fixture
 async def running(tmp_path: Path) -> AsyncIterator[supervisor.Supervisor]:
     environ = {**os.environ, "KEPT": "kept", "CONTROL_ROOM_API_TOKEN": "no command's business"}
+    environ |= {"A_TOKEN": "token-4711", "B_KEY": "key-4711"}
     started = supervisor.Supervisor(tmp_path / "processes", clock.RandomIds(), environ)
     yield started
     await started.close()
@@ -97,6 +98,17 @@ class TestWhatItIsGiven:
         assert (seen["KEPT"], seen["NEW"]) == ("changed", "1")
         assert not {"HOME", "PWD", "CONTROL_ROOM_API_TOKEN"} & seen.keys()
         assert {name for name in seen if name.startswith("CONTROL_ROOM_")} == {marks.VARIABLE}
+
+    async def test_secrets_reach_the_commands_that_they_are_named_for(self, running: supervisor.Supervisor) -> None:
+        """A command gets no other secret, and the launcher, whose environment all of them can read, has none."""
+        wanted = ("A_TOKEN", "ABSENT_KEY", "CONTROL_ROOM_API_TOKEN")
+        ended = await running.run(shell("env; tr '\\0' '\\n' < /proc/$PPID/environ >&2", secrets=wanted))
+        seen = ended.stdout.content.decode().splitlines()
+
+        assert "A_TOKEN=token-4711" in seen
+        assert not [line for line in seen if line.startswith(("B_KEY=", "ABSENT_KEY=", "CONTROL_ROOM_API"))]
+        assert "KEPT=kept" in ended.stderr.content.decode()
+        assert "4711" not in ended.stderr.content.decode()
 
     async def test_an_environment_can_be_given_whole(self, running: supervisor.Supervisor) -> None:
         """Nothing of the service's is handed on then, not even where programs are looked for."""

@@ -31,7 +31,7 @@ from tests.unit.processes import broods
 
 SECRET = "sk-very-secret-4711"
 DOCUMENT = (sources.ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
-ENVIRON = {**os.environ, "TOKEN": SECRET, "EMPTY": ""}
+ENVIRON = {**os.environ, "TOKEN": SECRET, "EMPTY": "", "MY_KEY": "mine", "YOUR_KEY": "yours"}
 
 
 @pytest.fixture
@@ -274,6 +274,16 @@ class TestEnvironmentAndInput:
         assert (result.output["exit_code"], result.output["stdout"], result.output["stderr"]) == (0, "***\n", "x***x\n")
         assert SECRET not in str(desk.logs) + str(result)
         assert desk.logs == {"brief.1.stdout.txt": "***\n", "brief.1.stderr.txt": "x***x\n"}
+
+    async def test_keys_of_backends_are_withheld(self, desk: Desk, running: supervisor.Supervisor) -> None:
+        """A command gets a key that is withheld from its program only where the recipe names it as a secret."""
+        places = Workspaces([desk.working_dir])
+        performer = CommandPerformer(
+            running, places, ENVIRON, lambda program: {"/bin/sh": ["MY_KEY", "TOKEN"]}[program]
+        )
+        result = await performer.perform(desk.call(shell("echo $MY_KEY $YOUR_KEY $TOKEN", secrets=("TOKEN",))))
+
+        assert result.output["stdout"] == "yours ***\n"
 
     async def test_a_missing_secret_fails_the_step(self, desk: Desk, performer: CommandPerformer) -> None:
         """All that are missing are named; an empty one is not missing."""

@@ -270,7 +270,7 @@ class Desk:
         world = dataclasses.replace(chores.world(self.toolbox), clock=self.clock, probes=self.probes)
         talks = conversations.Conversations(self.sessions, self.store, world.drivers)
         programs = supervisor.Supervisor(place.project.data / "processes", world.ids, {})
-        around = references.surroundings_of(self.clock, programs, self.sessions)
+        around = references.surroundings_of(chosen, self.clock, programs, self.sessions)
         asking = agent_performer.AgentPerformer(backends.Backends(place.people.backends, around), talks)
         performers: dict[str, ports.Performer] = {
             operations.ToolCall.kind: Tools(self.toolbox, self.door),
