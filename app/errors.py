@@ -26,6 +26,7 @@ ControlRoomError
 
 Fault (BaseException)
 ├── StorageFault
+│   └── Unreadable
 ├── NondeterminismFault
 ├── DriverFault
 └── InterruptionFault
@@ -292,6 +293,14 @@ class StorageFault(Fault):
     """
 
     default_code = "storage_error"
+
+
+class Unreadable(StorageFault):
+    """
+    A file cannot be read now; nothing was changed, and it is read again.
+    """
+
+    default_code = "unreadable"
 
 
 class NondeterminismFault(Fault):

@@ -67,6 +67,23 @@ class EndingShown(_Answer):
     )
 
 
+class UnreadableShown(_Answer):
+    """
+    A file of a run that cannot be read now: nothing is known to be wrong with it, and nothing was changed.
+    """
+
+    file: str = Field(description="File within the run's folder, `.` for the folder itself.", examples=["start.json"])
+    errno: str = Field(description="Why, as the system names it.", examples=["EIO"])
+    since: At = Field(description="When it could not be read for the first time.")
+    next_try_at: At = Field(description="When it is read again.")
+
+
+_Unreadable = Annotated[
+    UnreadableShown | None,
+    Field(description="File that cannot be read now; null as a rule. Until it can, the last known status is shown."),
+]
+
+
 class RunListed(_Answer):
     """
     A run as lists show it.
@@ -90,6 +107,7 @@ class RunListed(_Answer):
     exclusive_workspace: bool
     current_step_index: int | None = Field(description="Number of finished steps; null where it cannot be read.")
     total_steps: int | None = Field(description="Steps of the recipe; null where its flow can loop.")
+    unreadable: _Unreadable
 
 
 class Task(_Answer):
@@ -163,6 +181,7 @@ class RunDetail(_Answer):
     steps: list[StepShown]
     steps_total: int = Field(description="Number of steps, those left out of the list included.")
     cache_summary: dict[str, SlotShown]
+    unreadable: _Unreadable
     machine: dict[str, Any] | None = Field(
         default=None, description="Where a recipe that is a state machine stands: step, visits, conversation, cost."
     )

@@ -29,6 +29,7 @@ STATUS: Mapping[type[BaseException], int] = {
     errors.JournalCorrupt: 409,
     errors.NoRoom: 507,
     errors.StorageFault: 507,
+    errors.Unreadable: 503,
     errors.Unavailable: 503,
     errors.InterruptionFault: 503,
 }
@@ -52,7 +53,12 @@ def problem(error: errors.ControlRoomError | errors.Fault) -> problems.Problem |
         detail=error.message,
         flaws=error.flaws if isinstance(error, errors.InputRefused) else (),
         facts=error.detail if error.key is None else {**error.detail, "key": error.key},
+        headers=_retry_after(error) if isinstance(error, errors.Unreadable) else {},
     )
+
+
+def _retry_after(error: errors.Unreadable) -> dict[str, str]:
+    return {"Retry-After": str(error.detail.get("retry_after_seconds", 1))}
 
 
 def install(app: FastAPI) -> None:

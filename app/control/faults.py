@@ -19,10 +19,13 @@ def told() -> Iterator[None]:
 
     Raises:
         errors.NoRoom: something could not be made durable.
+        errors.Unreadable: something could not be read.
         errors.Unavailable: the service is stopping.
     """
     try:
         yield
+    except errors.Unreadable:
+        raise
     except errors.StorageFault as fault:
         raise errors.NoRoom(f"nothing was changed: {fault.message}", detail=fault.detail) from fault
     except errors.InterruptionFault as fault:

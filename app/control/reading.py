@@ -17,6 +17,7 @@ from app import clock, errors
 from app.control import patience, requests
 from app.control.sheets import Sheet
 from app.engine import plain, pool_port, ports, review, runs, slots, states, stores, views
+from app.engine.unreadable import Unreadable
 
 READY_ANSWERS = 256
 """Runs whose last answer is kept as bytes."""
@@ -83,11 +84,13 @@ class Reader:
         check_run_id(run_id)
         number = self._engine.change_number(run_id)
         kept = self._answers.get(run_id)
-        if kept is not None and kept.number == number:
+        if kept is not None and kept.number == number and self._store.unreadable(run_id) is None:
             self._answers.move_to_end(run_id)
             return kept.answer
         forgotten = self._forgotten
         view, holder, keep = await self._shown(run_id, last)
+        if (unreadable := self._store.unreadable(run_id) or view.unreadable) is not None:
+            view, keep = dataclasses.replace(view, unreadable=unreadable), False
         sheet = (kept.sheet if kept else None) or Sheet()
         body = sheet.written(view, holder)
         finished = view.status.finished
@@ -205,8 +208,8 @@ class Reader:
             return last, None, _is_ours(last)
         try:
             view = await self.view(run_id)
-        except (errors.JournalCorrupt, errors.RequestInvalid) as error:
-            return await self._unreadable(run_id, error), None, False
+        except (errors.JournalCorrupt, errors.RequestInvalid, errors.Unreadable) as error:
+            return await self._by_row(run_id, error), None, False
         standing = self._engine.standing(run_id)
         return view, standing.holder if standing else None, _is_ours(view)
 
@@ -230,9 +233,10 @@ class Reader:
         dialect = self._dialects.get(loaded.start.dialect)
         return await review.review(loaded, dialect, functools.partial(self._store.read_blob, run_id))
 
-    async def _unreadable(self, run_id: str, error: errors.ControlRoomError) -> views.RunView:
-        # A damaged run, or a folder written by hand that cannot be adopted now: its row is all there is.
+    async def _by_row(self, run_id: str, error: errors.ControlRoomError | errors.Unreadable) -> views.RunView:
+        # A damaged run, one that cannot be read now, or a folder written by hand that cannot be adopted now.
         row = await self._store.summary(run_id)
+        unreadable = Unreadable.of(error.detail) if isinstance(error, errors.Unreadable) else None
         damaged = isinstance(error, errors.JournalCorrupt)
         start = runs.RunStart(
             run_id=run_id,
@@ -252,10 +256,11 @@ class Reader:
         return views.RunView(
             start=start,
             status=states.RunState.FAILED if damaged else states.RunState(row.status),
-            reason=None if damaged else error.code,
-            error=error.to_json(),
+            reason=None if damaged or unreadable else error.code,
+            error=None if unreadable else error.to_json(),
             updated_at=row.updated_at,
             completed_at=row.completed_at,
+            unreadable=unreadable,
         )
 
     async def _slot_facts(self, run_id: str, slot: slots.Slot) -> dict[str, plain.Json]:

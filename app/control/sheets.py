@@ -32,12 +32,13 @@ class Sheet:
         self._catch_up(living)
         opened = [plain.encode(views.open_step(step, view.start.run_id)) for step in view.open]
         shown = [*self._steps, *opened][-views.NEWEST_STEPS :]
-        return b'%b,"steps":[%b],"steps_total":%d,"cache_summary":{%b},"holder":%b}' % (
+        return b'%b,"steps":[%b],"steps_total":%d,"cache_summary":{%b},"holder":%b,"unreadable":%b}' % (
             plain.encode(views.manifest(view))[:-1],
             b",".join(shown),
             len(living) + len(opened),
             b",".join(self._summary(name, slot) for name, slot in view.board.slots.items()),
             plain.encode(holder),
+            plain.encode(view.unreadable.to_json() if view.unreadable else None),
         )
 
     def _catch_up(self, living: Sequence[records.Record]) -> None:

@@ -9,7 +9,9 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from app import clock, errors
+from app.engine import plain
 from app.engine.events import EventType
+from app.engine.records import BlobRef
 from app.engine.signals import Signal
 from app.engine.stores import RunLog
 
@@ -29,7 +31,7 @@ class Durability:
         self._clock = time
         self._changed = changed
         self._healing: asyncio.Lock | None = None
-        self._abandoned = Signal()
+        self._abandoned, self._cancelled = Signal(), Signal()
         self.fault: errors.StorageFault | None = None
         """The write failure that the run waits out now."""
 
@@ -45,8 +47,14 @@ class Durability:
 
     async def heal(self, fault: errors.StorageFault) -> None:
         """
-        Wait until there is room again after a write that failed.
+        Wait until there is room again after a write that failed, or a while after a read that did.
+
+        Raises:
+            errors.Unreadable: the run is cancelled, and so waits for no file any more.
         """
+        if isinstance(fault, errors.Unreadable):
+            await self._outwait_read(fault)
+            return
         # Made when the first write fails, since of many runs few ever see that.
         self._healing = self._healing or asyncio.Lock()
         async with self._healing:
@@ -59,11 +67,31 @@ class Durability:
                 self._changed()
                 raise
 
+    async def get_blob(self, blob: BlobRef) -> plain.Json:
+        """
+        Return a blob, as soon as it can be read.
+        """
+        return await self.commit(lambda: self._log.get_blob(blob))
+
     def abandon(self) -> None:
         """
         Give up waiting for room, since the process stops; whoever waits gets an `InterruptionFault`.
         """
         self._abandoned.give()
+
+    def cancel(self) -> None:
+        """
+        Give up waiting for files that cannot be read, since nothing of the run will be performed any more.
+        """
+        self._cancelled.give()
+
+    async def _outwait_read(self, fault: errors.Unreadable) -> None:
+        # Nothing is written about it: what cannot be read now is shown beside the run, not in its folder.
+        if not self._cancelled.is_given():
+            seconds = min(float(fault.detail.get("retry_after_seconds", 1)), _LONGEST_WAIT_SECONDS)
+            await self._wait(seconds, self._cancelled)
+        if self._cancelled.is_given():
+            raise fault
 
     def _tell(self, fault: errors.StorageFault) -> None:
         self.fault = fault
@@ -77,14 +105,14 @@ class Durability:
             wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
             await self._try()
 
-    async def _wait(self, seconds: float) -> None:
-        sleeping = asyncio.ensure_future(self._clock.sleep(seconds))
-        abandoned = self._abandoned.given()
+    async def _wait(self, seconds: float, *signals: Signal) -> None:
+        given = [signal.given() for signal in (self._abandoned, *signals)]
+        waits = asyncio.ensure_future(self._clock.sleep(seconds)), *given
         try:
-            await asyncio.wait((sleeping, abandoned), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            sleeping.cancel()
-            abandoned.cancel()
+            for each in waits:
+                each.cancel()
         if self._abandoned.is_given():
             raise errors.InterruptionFault
 

@@ -251,6 +251,17 @@ def read(position: int, line: Mapping[str, Any]) -> Record:
     )
 
 
+def retried(found: Iterable[Record]) -> dict[str, list[Record]]:
+    """
+    Return the tries of each step that were not its last.
+    """
+    tries: dict[str, list[Record]] = {}
+    for record in found:
+        if not record.final:
+            tries.setdefault(record.key, []).append(record)
+    return tries
+
+
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r:.40} is not text")

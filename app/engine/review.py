@@ -26,6 +26,8 @@ async def review(loaded: Loaded, dialect: ports.Driver | None, read_blob: ReadBl
     view = _at_rest(loaded)
     try:
         board = await _board(loaded, dialect, read_blob) if dialect else _bare(view)
+    except errors.Unreadable:
+        raise
     except (errors.Fault, errors.JournalCorrupt):
         board = _bare(view)
     return views.on_board(view, board)
@@ -52,6 +54,8 @@ async def asked(loaded: Loaded, dialect: ports.Driver, read_blob: ReadBlob) -> l
         return []
     try:
         _, asks = await _rehearsed(loaded, dialect, read_blob)
+    except errors.Unreadable:
+        raise
     except (errors.Fault, errors.JournalCorrupt):
         return []
     tried = {key: (ask, decided.highest_attempt.get(key, 0)) for key, ask in asks.items() if key in decided.asked}

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Literal
 
 from app import errors
@@ -19,7 +19,7 @@ from app.engine.events import EventType
 from app.engine.exchanges import Exchanges
 from app.engine.operations import Gate
 from app.engine.portrait import Portrait
-from app.engine.records import Record
+from app.engine.records import Record, retried
 from app.engine.runs import Transition
 from app.engine.signals import Signal
 from app.engine.sleeping import Asleep
@@ -30,7 +30,6 @@ from app.engine.stores import RunLog
 _log = logging.getLogger(__name__)
 
 __all__ = ["Equipment", "Runner"]
-
 
 _Halt = Literal["pause", "stop"]
 
@@ -64,7 +63,7 @@ class Runner:
             self._portrait.wake(asleep.status, asleep.updated_at, asleep.works)
         self._settlement = settlement.Settlement(log, self._portrait, self._durability, equipment)
         self._works = self._portrait.works
-        self._retried = _retried(log.loaded.records)
+        self._retried = retried(log.loaded.records)
         self._landed: dict[int, Record] = {}
         self._closing: list[asyncio.Task[None]] = []
         self._failures: list[BaseException] = []
@@ -115,6 +114,7 @@ class Runner:
         Cut off every open step and end as cancelled; the request is durable already.
         """
         self._cancelled = True
+        self._durability.cancel()
         self._portrait.tell()
         self._wake.give()
 
@@ -187,7 +187,7 @@ class Runner:
 
     async def _replay(self) -> None:
         try:
-            await replay.replay(self._conductor, self._run_log.loaded, self._run_log.get_blob)
+            await replay.replay(self._conductor, self._run_log.loaded, self._durability.get_blob)
         except (errors.NondeterminismFault, errors.DriverFault):
             if not (self._cancelled or self._at_rest()):
                 raise
@@ -317,7 +317,7 @@ class Runner:
             self._works.pop(record.key, None)
         if not self._conductor.finished:
             replay.hand_out(self._conductor, record, self._run_log.loaded)
-            await replay.satisfy(self._conductor, self._run_log.get_blob)
+            await replay.satisfy(self._conductor, self._durability.get_blob)
 
     def _raise_failures(self) -> None:
         failures, self._failures = self._failures, []
@@ -353,7 +353,11 @@ class Runner:
 
     async def _give_up(self, fault: errors.Fault) -> RunState:
         await self._drop_works()
-        return await self._settlement.park(fault)
+        if not isinstance(fault, errors.Unreadable):
+            return await self._settlement.park(fault)
+        if not self._cancelled:
+            raise fault
+        return await self._settlement.cancel()
 
     async def _drop_works(self) -> None:
         if not self._stepper.home.is_inhabited:
@@ -390,11 +394,3 @@ class Runner:
         if self._durability.fault is not None:
             self._slots.leave()
         self._portrait.touch()
-
-
-def _retried(records: Iterable[Record]) -> dict[str, list[Record]]:
-    tries: dict[str, list[Record]] = {}
-    for record in records:
-        if not record.final:
-            tries.setdefault(record.key, []).append(record)
-    return tries

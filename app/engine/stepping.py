@@ -276,8 +276,8 @@ class Stepper:
                 return await self.home.durability.commit(write)
 
     async def _read_blob(self, blob: BlobRef) -> plain.Json:
-        async with self.home.visit() as log:
-            return await log.get_blob(blob)
+        async with self.home.visit():
+            return await self.home.durability.get_blob(blob)
 
     async def _read_blob_for_outside(self, blob: BlobRef) -> plain.Json:
         content = await self._read_blob(blob)

@@ -15,6 +15,7 @@ from app.engine.events import Event, EventType
 from app.engine.receipts import ListedReceipt, ReceiptQuery
 from app.engine.records import BlobRef, Record
 from app.engine.runs import RunStart, Transition
+from app.engine.unreadable import Unreadable
 
 PAGE = 1000
 """Most runs of a page."""
@@ -189,13 +190,16 @@ class RunSummary:
     """Workspace, as an absolute path."""
     exclusive_workspace: bool = False
     """Whether it holds its workspace alone from start to end."""
+    unreadable: Unreadable | None = None
+    """File of it that cannot be read now; what is shown of the run is what was known last."""
 
     def to_json(self) -> dict[str, plain.Json]:
         """
         Return the summary as plain JSON.
         """
-        names = (name for name in self.__slots__)
-        return {name: plain.plain(getattr(self, name)) for name in names}
+        unreadable = self.unreadable.to_json() if self.unreadable else None
+        names = (name for name in self.__slots__ if name != "unreadable")
+        return {name: plain.plain(getattr(self, name)) for name in names} | {"unreadable": unreadable}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,6 +321,16 @@ class RunStore(Protocol):
 
         Raises:
             errors.NotFound: there is no such run.
+        """
+
+    def unreadable(self, run_id: str) -> Unreadable | None:
+        """
+        Return the file of a run that cannot be read now, as far as somebody tried.
+        """
+
+    async def until_readable(self, run_id: str) -> None:
+        """
+        Wait until every file of a run that could not be read can be; each is tried again with growing waits.
         """
 
     async def list_runs(self, query: RunQuery) -> list[RunSummary]:

@@ -16,6 +16,7 @@ from app.engine.records import Place, Record, Usage
 from app.engine.runs import RunStart
 from app.engine.slots import Board, Slot
 from app.engine.states import RunState, StepState
+from app.engine.unreadable import Unreadable
 
 NEWEST_STEPS = 200
 """Steps that a run's consolidated answer lists at most; the whole log has its own address."""
@@ -75,6 +76,8 @@ class RunView:
     """When it last changed."""
     completed_at: str | None = None
     """When it ended."""
+    unreadable: Unreadable | None = None
+    """File of it that cannot be read now; what is shown then is what was known last."""
 
     def living(self) -> Sequence[Record]:
         """

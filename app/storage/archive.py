@@ -121,7 +121,7 @@ class Archive:
 
         def read() -> dict[str, stores.Progress]:
             paths = ((run_id, f"{layout.run_folder(run_id)}/{layout.MANIFEST}") for run_id in run_ids)
-            found = ((run_id, _progress(_json(self._means.disk, path))) for run_id, path in paths)
+            found = ((run_id, _progress(self._means.disk, path)) for run_id, path in paths)
             return {run_id: progress for run_id, progress in found if progress is not None}
 
         return await self._means.workers.run(read) if run_ids else {}
@@ -222,7 +222,12 @@ def _lost(place: ReceiptPlace) -> dict[str, Any]:
     return {"receipt_id": place.receipt_id, "session_id": place.session_id, "run_id": place.run_id}
 
 
-def _progress(manifest: Any) -> stores.Progress | None:
+def _progress(files: disk.Disk, path: str) -> stores.Progress | None:
+    try:
+        manifest = _json(files, path)
+    except errors.Unreadable:
+        # The list shows the file beside the run.
+        return None
     if not isinstance(manifest, dict):
         return None
     finished, total = manifest.get("current_step_index"), manifest.get("total_steps")

@@ -165,11 +165,11 @@ def read_start(disk: Disk, run_id: str) -> tuple[runs.RunStart, bytes]:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise layout.no_run(run_id) from error
     except OSError as error:
-        raise damage.corrupt(run_id, layout.START, f"cannot be read ({error})") from error
+        raise damage.corrupt(run_id, layout.START, f"is no file ({error.strerror})") from error
     try:
         return _start(json.loads(content)), content
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise damage.corrupt(run_id, layout.START, f"cannot be read ({type(error).__name__}: {error})") from error
+        raise damage.corrupt(run_id, layout.START, f"cannot be understood ({type(error).__name__}: {error})") from error
 
 
 def _start(value: Any) -> runs.RunStart:
@@ -191,10 +191,10 @@ def _journal(get: Any, path: str, anchor: str) -> Reading:
     except SyncRefused:
         # The disk fails now; that says nothing against the lines.
         raise
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         reason = "is missing"
     except OSError as error:
-        reason = f"cannot be read ({error})"
+        reason = f"is no file ({error.strerror})"
     return Reading(lines=[], anchor=anchor, size=0, verdict=Verdict.DAMAGED, reason=reason)
 
 

@@ -45,10 +45,10 @@ def get(files: Disk, run_id: str, folder: str, blob: records.BlobRef) -> bytes:
         raise damage.corrupt(run_id, FOLDER, f"holds nothing of the name {blob.sha256!r:.80}")
     try:
         content = files.read(f"{folder}/{path}")
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise damage.corrupt(run_id, path, "is missing") from error
     except OSError as error:
-        raise damage.corrupt(run_id, path, f"cannot be read ({error})") from error
+        raise damage.corrupt(run_id, path, f"is no file ({error.strerror})") from error
     if len(content) != blob.size_bytes or plain.sha256(content) != blob.sha256:
         raise damage.corrupt(run_id, path, "is not what its name says")
     return content

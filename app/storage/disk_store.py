@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import abc
 import asyncio
+import dataclasses
 import logging
 import threading
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from types import TracebackType
 
 from app import errors
 from app.engine import events, plain, probes, receipts, records, runs, stores
+from app.engine.unreadable import Unreadable
 from app.storage import creation, disk, layout, workers
 from app.storage.admission import Admission
 from app.storage.archive import Archive
@@ -67,9 +69,11 @@ class DiskStore(abc.ABC):
         self._serves = serve
         means, identity = self._prepare()
         self._stopping.clear()
+        means.read_faults.begin(means.workers)
         try:
             self._found = await self._begin(means, identity)
         except BaseException:
+            means.read_faults.end()
             means.committer.close()
             self._let_go()
             self._release_log()
@@ -89,6 +93,7 @@ class DiskStore(abc.ABC):
         self._stopping.set()
         if parts is None:
             return
+        parts.means.read_faults.end()
         parts.opener.nursery.let_go()
         for log in list(parts.opener.logs.values()):
             await log.close()
@@ -113,6 +118,7 @@ class DiskStore(abc.ABC):
         self._let_go()
         self._release_log()
         if parts is not None:
+            parts.means.read_faults.end()
             parts.opener.nursery.let_go()
             parts.means.committer.close()
             for log in parts.opener.logs.values():
@@ -216,21 +222,34 @@ class DiskStore(abc.ABC):
             found = await self._parts.means.index.get_run(run_id)
         if found is None:
             raise layout.no_run(run_id)
-        return found.summary
+        return self._marked([found.summary])[0]
+
+    def unreadable(self, run_id: str) -> Unreadable | None:
+        """
+        Return the file of a run that cannot be read now.
+        """
+        return self._parts.means.read_faults.by_run().get(run_id)
+
+    async def until_readable(self, run_id: str) -> None:
+        """
+        Wait until every file of a run that could not be read can be.
+        """
+        await self._parts.means.read_faults.until_readable(run_id)
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
         """
         Return runs, newest first.
         """
         await self._parts.reconciliation.once()
-        return await self._parts.means.index.list_runs(query)
+        return self._marked(await self._parts.means.index.list_runs(query))
 
     async def list_unfinished(self) -> list[stores.RunSummary]:
         """
         Return the runs that this service must continue, oldest first.
         """
         await self._parts.reconciliation.compare()
-        return [run for run in await self._parts.means.index.list_unfinished() if run.owner == "service"]
+        found = await self._parts.means.index.list_unfinished()
+        return self._marked([run for run in found if run.owner == "service"])
 
     async def count_by_status(self) -> dict[str, int]:
         """
@@ -310,6 +329,12 @@ class DiskStore(abc.ABC):
         Make every row anew from the folders, and tell how many there are.
         """
         return await self._parts.reconciliation.rebuild()
+
+    def _marked(self, found: list[stores.RunSummary]) -> list[stores.RunSummary]:
+        unreadable = self._parts.means.read_faults.by_run()
+        if not unreadable:
+            return found
+        return [dataclasses.replace(run, unreadable=unreadable.get(run.run_id)) for run in found]
 
     @property
     def _parts(self) -> _Parts:

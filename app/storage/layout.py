@@ -58,6 +58,15 @@ def run_folder(run_id: str) -> str:
     return f"{RUNS}/{run_id}"
 
 
+def run_of(path: str) -> tuple[str, str] | None:
+    """
+    Return the run that a path belongs to, and the path within its folder, `.` for the folder; None if it is no run's.
+    """
+    first, _, rest = path.partition("/")
+    run_id, _, file = rest.partition("/")
+    return (run_id, file or ".") if first == RUNS and _RUN_ID.fullmatch(run_id) else None
+
+
 def no_run(run_id: str) -> errors.NotFound:
     """
     Make the error that says there is no such run.

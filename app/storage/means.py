@@ -12,6 +12,7 @@ from app.storage.committer import Committer
 from app.storage.disk import Disk
 from app.storage.index import Index
 from app.storage.pace import Pace
+from app.storage.read_faults import ReadFaults
 from app.storage.room import Room
 from app.storage.workers import Workers
 
@@ -24,6 +25,8 @@ class Means:
 
     disk: Disk
     """Files and folders."""
+    read_faults: ReadFaults
+    """Files that cannot be read now."""
     committer: Committer
     """Makes journal lines durable."""
     workers: Workers

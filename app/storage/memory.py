@@ -9,12 +9,14 @@ import math
 from app import clock
 from app.engine import probes
 from app.storage import layout
+from app.storage.checked_disk import CheckedDisk
 from app.storage.disk_store import DiskStore
 from app.storage.means import Means
 from app.storage.memory_disk import MemoryDisk
 from app.storage.memory_index import MemoryIndex
 from app.storage.opener import Adopt
 from app.storage.pace import Pace
+from app.storage.read_faults import ReadFaults
 from app.storage.room import Room
 from app.storage.workers import Inline
 
@@ -62,9 +64,12 @@ class MemoryStore(DiskStore):
         for folder in ("", *layout.FOLDERS):
             self.disk.sync_folder(folder)
         workers, points = Inline(), self._probes or _NO_PROBES
+        faults = ReadFaults(self._clock)
+        disk = CheckedDisk(self.disk, faults)
         means = Means(
-            disk=self.disk,
-            committer=self._make_committer(self.disk, workers, workers, points),
+            disk=disk,
+            read_faults=faults,
+            committer=self._make_committer(disk, workers, workers, points),
             workers=workers,
             near=workers,
             index=self.index,

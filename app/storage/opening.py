@@ -78,7 +78,7 @@ def is_as_made(files: Disk, made: Authority) -> bool:
         if files.size(f"{folder}/{layout.STEPS}") or files.size(f"{folder}/{layout.CONTROL}"):
             return False
         return plain.labelled_sha256(files.read(f"{folder}/{layout.START}")) == made.anchor
-    except OSError:
+    except (OSError, errors.Unreadable):
         return False
 
 

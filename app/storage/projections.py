@@ -200,7 +200,9 @@ class Projections:
         if load.places is None:
             self._receipts = load.receipts + self._receipts
         self._unindexed += load.places or []
-        if isinstance(failure, OSError):
+        if isinstance(failure, errors.Unreadable):
+            self._make = self._make or load.make
+        elif isinstance(failure, OSError):
             self._means.room.free = False
             self._make = self._make or load.make
         elif failure is None:

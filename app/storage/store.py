@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from app import clock
 from app.engine import probes
+from app.storage.checked_disk import CheckedDisk
 from app.storage.directory import DataDirectory
 from app.storage.disk_store import DiskStore
 from app.storage.index import Index
@@ -16,6 +17,7 @@ from app.storage.means import Means
 from app.storage.opener import Adopt
 from app.storage.os_disk import OsDisk
 from app.storage.pace import Pace
+from app.storage.read_faults import ReadFaults
 from app.storage.room import Room
 from app.storage.workers import Near, Threads
 
@@ -59,11 +61,13 @@ class FolderStore(DiskStore):
 
     def _prepare(self) -> tuple[Means, str]:
         identity = self._directory.prepare()
-        disk, room = OsDisk(self._directory.path), Room()
+        faults, room = ReadFaults(self._clock), Room()
+        disk = CheckedDisk(OsDisk(self._directory.path), faults)
         # Whoever lives beside the service has few rows, and shows them at once.
         self._queue = IndexQueue(self._index, room) if self._serves else None
         means = Means(
             disk=disk,
+            read_faults=faults,
             committer=self._make_committer(disk, self._commits, self._others, self._probes),
             workers=self._others,
             near=Near(self._others),

@@ -303,7 +303,10 @@ class House:
             await self._loader.unload(stay)
             if not on:
                 self._leave(stay, state, keeps_workspace=decisions.taken_since_resume and not state.finished)
-        if state.finished and log.owes_move:
+        if state is states.RunState.RUNNING and not (on or self.stopping):
+            # A file of it cannot be read now.
+            self._reloads.begin(stay.run_id)
+        elif state.finished and log.owes_move:
             self._reloads.make_sure(stay.run_id)
         return on
 
@@ -335,6 +338,8 @@ class House:
     async def _run(self, running: runner.Runner, run_id: str) -> states.RunState:
         try:
             return await running.run()
+        except errors.Unreadable:
+            return states.RunState.RUNNING
         except errors.StorageFault as fault:
             _log.error("not brought to rest: %s", fault.message, extra={"run_id": run_id, "code": fault.code})
             self._reloads.begin(run_id)

@@ -119,9 +119,15 @@ class Reloads:
             self.begin(run_id)
 
     async def _reload(self, run_id: str) -> None:
-        await self._clock.sleep(RELOAD_SECONDS)
+        await self._pause(run_id)
         while not await self._try(run_id, self._queue):
+            await self._pause(run_id)
+
+    async def _pause(self, run_id: str) -> None:
+        if self._store.unreadable(run_id) is None:
             await self._clock.sleep(RELOAD_SECONDS)
+        else:
+            await self._store.until_readable(run_id)
 
     async def _try(self, run_id: str, act: Callable[[stores.RunSummary], None]) -> bool:
         try:

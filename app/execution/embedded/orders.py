@@ -278,6 +278,8 @@ async def _decide(log: stores.RunLog, kind: decisions.DecisionKind, facts: Mappi
 def _no_room() -> Iterator[None]:
     try:
         yield
+    except errors.Unreadable:
+        raise
     except errors.StorageFault as fault:
         raise errors.NoRoom(f"it cannot be written down now: {fault.message}", detail=fault.detail) from fault
 

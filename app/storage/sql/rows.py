@@ -29,7 +29,7 @@ def _table(model: Any) -> Table:
 RUNS, LABELS, RECEIPTS, ISSUES = map(_table, (RunRow, RunLabelRow, ReceiptRow, IssueRow))
 """The tables."""
 
-SUMMARY = tuple(name for name in stores.RunSummary.__slots__ if name != "labels")
+SUMMARY = tuple(name for name in stores.RunSummary.__slots__ if name not in ("labels", "unreadable"))
 """Columns that a summary shows, in its order."""
 
 ROW = select(*(RUNS.c[name] for name in SUMMARY), RUNS.c.idempotency_key, RUNS.c.request_sha256)

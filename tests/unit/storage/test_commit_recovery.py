@@ -256,13 +256,8 @@ async def test_a_store_does_not_start_without_what_its_log_holds() -> None:
     disk = with_run()
     segment(disk, lines_of(lines, 0, 1))
 
-    class Full(MemoryStore):
-        def _prepare(self) -> Any:
-            found, identity = super()._prepare()
-            found.disk.write = _full  # type: ignore[method-assign]
-            return found, identity
-
-    store = Full(clock=clock.FakeClock(), disk=disk)
+    disk.write = _full  # type: ignore[method-assign]
+    store = MemoryStore(clock=clock.FakeClock(), disk=disk)
     with pytest.raises(errors.ConfigurationError) as caught:
         await store.start()
     del disk.write

@@ -22,6 +22,7 @@ from app.storage.memory_disk import MemoryDisk
 from app.storage.memory_index import MemoryIndex
 from app.storage.os_disk import OsDisk
 from app.storage.pace import Pace
+from app.storage.read_faults import ReadFaults
 from app.storage.room import Room
 from app.storage.workers import Inline, Threads
 
@@ -63,6 +64,7 @@ def means_over(disk: MemoryDisk | OsDisk, committer: object = None) -> Means:
     workers = Inline()
     return Means(
         disk=disk,
+        read_faults=ReadFaults(clock.FakeClock()),
         committer=committer or FileCommitter(workers, probes.NoProbes()),  # type: ignore[arg-type]
         workers=workers,
         near=workers,

@@ -1,0 +1,48 @@
+"""
+A system that refuses to read certain files, as a failing disk or a full table of descriptors does.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from app.storage import os_disk
+
+
+class ReadFaults:
+    """
+    Refuse system calls that read a path, and let everything else through.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._refused: dict[str, int] = {}
+        checked = {name: self._checking(getattr(os, name)) for name in ("open", "stat", "listdir")}
+        monkeypatch.setattr(os_disk, "os", types.SimpleNamespace(**(vars(os) | checked)))
+
+    def refuse(self, ending: str, code: int = errno.EIO) -> None:
+        """
+        Refuse whatever ends so from now on.
+        """
+        self._refused[ending] = code
+
+    def lift(self) -> None:
+        """
+        Let everything be read again.
+        """
+        self._refused.clear()
+
+    def _checking(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def checked(path: Any, *args: Any, **options: Any) -> Any:
+            reads = call.__name__ != "open" or not args or args[0] & os.O_ACCMODE == os.O_RDONLY
+            for ending, code in self._refused.items():
+                if reads and str(path).endswith(ending):
+                    raise OSError(code, os.strerror(code), str(path))
+            return call(path, *args, **options)
+
+        return checked

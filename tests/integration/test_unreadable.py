@@ -1,0 +1,132 @@
+"""
+Unreadable is not damaged: what the system refuses to read now is shown beside the run, changes nothing, and passes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from typing import Any
+
+import pytest
+
+from tests.integration import project as projects
+from tests.integration import served
+from tests.integration.read_faults import ReadFaults
+
+ARRIVAL = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
+REQUESTS = (("resume", "POST", "/resume"), ("delete", "DELETE", ""), ("steps", "GET", "/steps"))
+
+
+@pytest.fixture
+def faults(monkeypatch: pytest.MonkeyPatch) -> ReadFaults:
+    """
+    Return what the system refuses.
+    """
+    return ReadFaults(monkeypatch)
+
+
+def content(project: projects.Project, run_id: str) -> dict[str, bytes]:
+    """
+    Return what is in a run's folder.
+    """
+    folder = project.data / "runs" / run_id
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+async def listed(service: served.Served, run_id: str) -> dict[str, Any]:
+    """
+    Return a run as the list shows it.
+    """
+    return next(run for run in (await service.http.get("/api/runs")).json() if run["run_id"] == run_id)
+
+
+async def until_listed(service: served.Served, run_id: str, *, readable: bool) -> dict[str, Any]:
+    """
+    Wait until the list shows a run as readable, or as unreadable; nobody looks at its folder for that.
+    """
+    etag = ""
+    async with asyncio.timeout(served.PATIENCE_SECONDS):
+        while True:
+            answer = await service.http.get(f"/api/runs?wait={5 if etag else 0}", headers={"If-None-Match": etag})
+            if answer.status_code == 200:
+                etag = answer.headers["etag"]
+                row: dict[str, Any] = next(run for run in answer.json() if run["run_id"] == run_id)
+                if (row["unreadable"] is None) is readable:
+                    return row
+
+
+async def left_running(project: projects.Project) -> str:
+    """
+    Start a run whose writer hangs, stop the service, and let the writer speak the next time.
+    """
+    project.say("draft", hang=True)
+    async with served.in_process(project) as service:
+        run_id = await service.start("draft", args=ARRIVAL)
+        await service.until(run_id, step="draft")
+    project.say("draft", text=projects.REPLY)
+    return run_id
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EMFILE, errno.EACCES, errno.ESTALE])
+async def test_an_ended_run_that_cannot_be_read_stays_what_it_was(
+    project: projects.Project, faults: ReadFaults, code: int
+) -> None:
+    """List and detail alike show the last known status and the file; nothing is written, and every order is put off."""
+    async with served.in_process(project) as service:
+        run_id = (await service.run("quick"))["run_id"]
+        before = await service.show(run_id)
+    files = content(project, run_id)
+    faults.refuse(f"{run_id}/start.json", code)
+    async with served.in_process(project) as service:
+        shown, row = await service.show(run_id), await listed(service, run_id)
+        answers = {
+            verb: await service.http.request(method, f"/api/runs/{run_id}{path}")
+            for verb, method, path in (
+                ("resume", "POST", "/resume"),
+                ("delete", "DELETE", ""),
+                ("steps", "GET", "/steps"),
+            )
+        }
+
+        assert (shown["status"], shown["error"]) == (row["status"], row["error_code"]) == ("done", None)
+        assert shown["unreadable"] == row["unreadable"]
+        assert (shown["unreadable"]["file"], shown["unreadable"]["errno"]) == ("start.json", errno.errorcode[code])
+        assert shown["unreadable"]["since"] < shown["unreadable"]["next_try_at"]
+        for answer in answers.values():
+            assert (answer.status_code, answer.json()["code"]) == (503, "unreadable")
+            assert 1 <= int(answer.headers["Retry-After"]) <= 60
+        assert content(project, run_id) == files
+
+        faults.lift()
+        await until_listed(service, run_id, readable=True)
+
+        assert await service.show(run_id) == before
+        assert (await service.http.delete(f"/api/runs/{run_id}")).status_code == 204
+
+
+@pytest.mark.parametrize("file", ["start.json", "steps.jsonl", "control.jsonl", "events.jsonl"])
+async def test_an_unfinished_run_waits_until_it_can_be_read(
+    project: projects.Project, faults: ReadFaults, file: str
+) -> None:
+    """A service that finds a run unreadable is ready all the same, and continues the run as soon as it can be read."""
+    run_id = await left_running(project)
+    files = content(project, run_id)
+    faults.refuse(f"{run_id}/{file}")
+    async with served.in_process(project) as service:
+        row = await until_listed(service, run_id, readable=False)
+        shown, ready = await service.show(run_id), await service.http.get("/readyz")
+        cancel = await service.http.post(f"/api/runs/{run_id}/cancel")
+
+        assert ready.status_code == 200
+        assert shown["status"] == row["status"] == "running"
+        assert (shown["unreadable"]["file"], row["unreadable"]["file"]) == (file, file)
+        assert (cancel.status_code, cancel.json()["code"]) == (503, "unreadable")
+        assert content(project, run_id) == files
+        assert (await service.run("quick"))["status"] == "done"
+
+        faults.lift()
+        ended = await service.until(run_id, "done", "failed", "cancelled", "paused")
+
+        assert (ended["status"], ended["unreadable"]) == ("done", None)
+        assert (await listed(service, run_id))["unreadable"] is None
