@@ -303,8 +303,7 @@ class House:
             await self._loader.unload(stay)
             if not on:
                 self._leave(stay, state, keeps_workspace=decisions.taken_since_resume and not state.finished)
-        if state is states.RunState.RUNNING and not (on or self.stopping):
-            # A file of it cannot be read now.
+        if state is states.RunState.RUNNING and not (on or self.stopping):  # a file of it cannot be read now
             self._reloads.begin(stay.run_id)
         elif state.finished and log.owes_move:
             self._reloads.make_sure(stay.run_id)
