@@ -15,7 +15,7 @@ from typing import Any
 
 from app import clock, errors
 from app.engine import plain
-from app.storage import layout, os_disk, room
+from app.storage import layout, layout_mark, os_disk, room
 from app.storage.os_disk import OsDisk, OsLock
 
 _IDENTITY = "data_directory_id"
@@ -25,10 +25,11 @@ _FOLDER_MODE = 0o700
 _LOOKS = 5
 _LOOK_SECONDS = 0.01
 
+_IGNORING = "# Written by Control Room on first use: what runs leave behind stays out of the project's history.\n"
 _GITIGNORE = f"""\
-# Written by Control Room on first use: what runs leave behind stays out of the project's history.
-/.gitignore
+{_IGNORING}/.gitignore
 /{_IDENTITY}
+/{layout_mark.FILE}
 /{_SERVICE}
 /audit/
 /commits/
@@ -89,12 +90,14 @@ class DataDirectory:
         Make what is missing, for its owner only, and return its identity.
 
         Raises:
-            errors.ConfigurationError: it cannot be made or read.
+            errors.ConfigurationError: it cannot be made or read, or is of a later version (`data_directory_newer`).
         """
         try:
             if not self.path.exists():
                 self.path.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
                 OsDisk(self.path.parent).sync_folder("")
+            if layout_mark.check(self._disk, self.path):
+                layout_mark.write(self._disk)
             for folder in ("", *layout.FOLDERS):
                 self._make_private(folder)
             self._ignore()
@@ -160,8 +163,15 @@ class DataDirectory:
             place.chmod(_FOLDER_MODE)
 
     def _ignore(self) -> None:
-        if not (self.path / ".gitignore").exists():
+        content = ""
+        with contextlib.suppress(FileNotFoundError):
+            content = self._disk.read(".gitignore").decode("utf-8", "replace")
+        # A person's own file stays as it is; ours lacks what an earlier version did not write.
+        missing = [line for line in _GITIGNORE.splitlines() if line not in content.splitlines()]
+        if not content:
             self._disk.write(".gitignore", _GITIGNORE.encode(), sync=False)
+        elif missing and content.startswith(_IGNORING):
+            self._disk.write(".gitignore", "\n".join([content.rstrip("\n"), *missing, ""]).encode(), sync=False)
 
     def _identified(self) -> str:
         with contextlib.suppress(FileNotFoundError):

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+import app
 from app import clock, errors
 from app.storage.directory import DataDirectory
 from tests.architecture import sources
@@ -104,6 +105,45 @@ def test_a_persons_gitignore_is_left_alone(tmp_path: Path) -> None:
     directory_in(tmp_path).prepare()
 
     assert (tmp_path / ".gitignore").read_text() == "mine"
+
+
+def test_the_gitignore_of_an_earlier_version_is_completed(tmp_path: Path) -> None:
+    """What that version did not write yet is ignored, too; a person's further lines stay."""
+    directory_in(tmp_path).prepare()
+    lines = (tmp_path / ".gitignore").read_text().splitlines()
+    (tmp_path / ".gitignore").write_text("\n".join([*(line for line in lines if line != "/layout.json"), "/mine"]))
+    directory_in(tmp_path).prepare()
+
+    assert set((tmp_path / ".gitignore").read_text().splitlines()) == {*lines, "/mine"}
+
+
+def test_a_directory_of_a_later_version_is_refused(tmp_path: Path) -> None:
+    """The refusal names both layouts and the version, and nothing is written; a directory without a mark is ours."""
+    directory_in(tmp_path / "ours").prepare()
+    (tmp_path / "ours" / "layout.json").unlink()
+    directory_in(tmp_path / "ours").prepare()
+    later = tmp_path / "later"
+    later.mkdir()
+    (later / "layout.json").write_text(json.dumps({"layout": 2, "written_by": "0.9.0", "more": []}))
+    with pytest.raises(errors.ConfigurationError) as caught:
+        directory_in(later).lock_service()
+
+    assert json.loads((tmp_path / "ours" / "layout.json").read_text()) == {"layout": 1, "written_by": app.__version__}
+    assert caught.value.code == "data_directory_newer"
+    assert caught.value.detail == {"layout": 2, "written_by": "0.9.0", "known": 1}
+    assert "Control Room 0.9.0 or later" in caught.value.message
+    assert [file.name for file in later.iterdir()] == ["layout.json"]
+
+
+@pytest.mark.parametrize("mark", ["", "1", "[]", '{"layout": true}', '{"layout": 0}', '{"layout": "1"}', "[" * 9_999])
+def test_a_mark_that_says_nothing_is_refused(tmp_path: Path, mark: str) -> None:
+    """A damaged mark is neither guessed nor written over."""
+    (tmp_path / "layout.json").write_text(mark)
+    with pytest.raises(errors.ConfigurationError) as caught:
+        directory_in(tmp_path).prepare()
+
+    assert (caught.value.code, (tmp_path / "layout.json").read_text()) == ("data_directory_unusable", mark)
+    assert str(tmp_path / "layout.json") in caught.value.message
 
 
 def test_a_directory_keeps_its_identity(tmp_path: Path) -> None:
