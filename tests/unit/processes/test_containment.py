@@ -462,6 +462,7 @@ class TestChoosing:
 
     def test_it_is_told_before_anything_runs(self, mode: str) -> None:
         """Diagnostics try it out in a process of their own."""
+        modes.need(mode)
         found = containment.examine(mode)
 
         assert (found.containment, bool(found.reason)) == (mode, mode == wardens.GUARD)

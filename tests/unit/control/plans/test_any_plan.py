@@ -435,6 +435,11 @@ class AnyPlan(stateful.RuleBasedStateMachine):
             return False
         if not self.house.toolbox.busy <= {task["id"] for task in running}:
             return False
+        # The run of a failed task that was sent on just before a crash is about to change the plan, too.
+        rows = {row.run_id: row for row in await self.house.room.store.list_runs(stores.RunQuery(limit=1000))}
+        failed = [rows[task["run_id"]] for task in shown["tasks"] if task["status"] == "failed" and task["run_id"]]
+        if not all(states.RunState(row.status).finished for row in failed):
+            return False
         if shown["status"] == "running":
             return any(each in GOES_ON for each in found) and ("pending" not in found or len(running) >= LIMIT)
         return True
