@@ -44,7 +44,7 @@ def main() -> None:
     """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--only", action="append", metavar="NAME", help="format, lint, types, rooms, docstrings or tests"
+        "--only", action="append", metavar="NAME", help="format, lint, types, rooms, docstrings, tests or ordinary"
     )
     parser.add_argument(
         "--long", action="store_true", help="run the tests marked slow, too, and let property tests look for new cases"
@@ -76,6 +76,7 @@ def _checks(python: Path, tests: list[str]) -> dict[str, list[str]]:
         "rooms": [f"{tool}/lint-imports", "--no-logo"],
         "docstrings": [f"{tool}/interrogate", "--quiet", "app", "bench", "scripts"],
         "tests": [str(python), "-m", "pytest", "-q", "-n", WORKERS, "--dist", "worksteal", *tests],
+        "ordinary": [str(python), "scripts/ordinary_user.py"],
     }
 
 

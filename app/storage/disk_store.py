@@ -115,6 +115,8 @@ class DiskStore(abc.ABC):
         """
         parts, self._found = self._found, None
         self._stopping.set()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
         self._let_go()
         self._release_log()
         if parts is not None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests import example_project
+from tests.acceptance import drafting
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = ["discover", "analyze_outline", "check_canon", "brief", "draft", "polish", "continuity", "critique"]
@@ -26,8 +27,11 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.mark.model
 @pytest.mark.timeout(300)
-def test_demo_runs_the_main_job(project: Path) -> None:
+@pytest.mark.parametrize("most_tokens", [30, pytest.param(None, marks=pytest.mark.slow)], ids=["short", "whole"])
+def test_demo_runs_the_main_job(project: Path, most_tokens: int | None) -> None:
     """The command serves the project, runs the recipe on the local model, shows each step and leaves a draft."""
+    agents = [{"id": agent, "max_output_tokens": most_tokens} for agent in drafting.AGENTS]
+    (project / ".control-room" / "agents.json").write_text(json.dumps({"agents": agents}))
     shown = _demo(project)
     run_id = re.findall(r"^== run (\S+) is done$", shown.stdout, flags=re.MULTILINE)
 

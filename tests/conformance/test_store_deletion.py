@@ -4,6 +4,8 @@ Deletion: only finished runs go, in one move, and their receipts stay.
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from app import errors
@@ -73,6 +75,17 @@ async def test_a_deletion_that_was_cut_off_is_finished_at_start(house: House) ->
 
     assert left == []
     assert house.files().names("runs/.trash") == []
+
+
+async def test_a_store_that_dies_before_it_has_swept_leaves_no_fault_behind(house: House) -> None:
+    """Its sweep is cancelled: an exception in it would be reported while something else is at work."""
+    store = await house.crash()
+    sweeping = store._sweeping
+    store.abandon()
+
+    assert sweeping is not None
+    await asyncio.wait([sweeping])
+    assert sweeping.cancelled()
 
 
 async def test_the_trash_can_be_swept_at_once(house: House) -> None:

@@ -15,6 +15,7 @@ from tests.integration import conferring, served
 from tests.integration.project import Project
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.model,
     pytest.mark.skipif(bool(local.missing_packages()), reason=local.lacks() or ""),
 ]

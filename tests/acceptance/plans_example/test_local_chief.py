@@ -22,6 +22,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.slow
 def test_the_local_model_makes_a_plan_that_runs_to_its_end(tmp_path: Path) -> None:
     """
     The bundled chief splits the intent on the local model; a person scopes its tasks; scripted agents do them.

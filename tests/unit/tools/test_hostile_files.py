@@ -17,8 +17,8 @@ from app.engine import plain, ports
 from app.tools import bounds, registry
 from tests.unit.tools import stories
 
-SIZE = 30_000
-"""Characters of a hostile file; runaway work would take minutes at this size."""
+SIZES = [6_000, pytest.param(30_000, marks=pytest.mark.slow)]
+"""Characters of a hostile file; runaway work would take minutes."""
 
 UNSURE = {"scene_ambiguous", "scene_not_found"}
 """Codes of a tool that finds no scene in a hostile outline."""
@@ -119,14 +119,15 @@ def check_answer(ask) -> None:
     assert len(json.dumps(told)) < 8_000
 
 
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_text_is_answered_soon_and_small(tmp_path, name):
+def test_a_hostile_text_is_answered_soon_and_small(tmp_path, name, size):
     """
     Repetitions that would drive careless patterns into endless work are read in linear time.
     """
-    text = "".join(itertools.islice(itertools.repeat(HOSTILE[name]), SIZE // len(HOSTILE[name])))
+    text = "".join(itertools.islice(itertools.repeat(HOSTILE[name]), size // len(HOSTILE[name])))
     workspace = stories.write(
-        tmp_path, {**stories.CANON, "Story/a.md": text, "Story/b.md": f"Kael came. {text[: SIZE // 4]}"}
+        tmp_path, {**stories.CANON, "Story/a.md": text, "Story/b.md": f"Kael came. {text[: size // 4]}"}
     )
     started = time.process_time()
     for tool, args in calls("Story/a.md"):

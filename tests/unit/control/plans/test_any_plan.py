@@ -639,7 +639,7 @@ def _check_shape(plan: Json) -> None:
 
 def test_the_promises_of_a_plan_hold() -> None:
     """No task is begun before its dependencies unless it is forced, none twice; no plan stalls, each can be ended."""
-    stateful.run_state_machine_as_test(AnyPlan, settings=_tried(30))
+    stateful.run_state_machine_as_test(AnyPlan, settings=_tried(12))
 
 
 @pytest.mark.slow
