@@ -20,6 +20,12 @@ _NOTHING: frozenset[int] = frozenset()
 PAUSED_BY_PERSON = "paused_by_person"
 """Reason of a pause that a person asked for."""
 
+LINES_MISSING = "journal_lines_missing"
+"""Reason of a pause because journal lines are known to be gone."""
+
+REPAIRED = "repaired"
+"""Reason of the pause that a repair leaves behind."""
+
 
 class DecisionKind(StrEnum):
     """
@@ -116,6 +122,10 @@ class Decisions:
     """Highest attempt begun by key, ever."""
     last_at: str | None = None
     """When the newest decision was made."""
+    known_lines: int = 0
+    """Lines that steps.jsonl must have, since it had them when a decision was written."""
+    given_up: bool = False
+    """Whether lines were lost and a person was told: from then on only later decisions tell how many there must be."""
     overrides: dict[str, plain.Json] = field(default_factory=dict)
     """What the last resume put in place of frozen facts (`args`, `recipe`, `frozen`, …)."""
 
@@ -126,6 +136,9 @@ class Decisions:
         Raises:
             KeyError, ValueError, TypeError: the line lacks a field or holds a wrong one.
         """
+        lines = line.get("lines")
+        if isinstance(lines, int):
+            self.known_lines = max(self.known_lines, lines)
         match DecisionKind(line["kind"]):
             case DecisionKind.TAKEN:
                 self.taken, self.taken_since_resume = self.taken + 1, True
@@ -135,6 +148,8 @@ class Decisions:
                 self.cancel_requested_at = self.cancel_requested_at or line["at"]
             case DecisionKind.PAUSED:
                 self.paused, self.pause_error = line["reason"], line.get("error")
+                if gives_up(line):
+                    self.given_up, self.known_lines = True, lines if isinstance(lines, int) else 0
             case DecisionKind.UNPAUSED:
                 self.paused, self.pause_error = None, None
                 self.tries.clear()
@@ -178,6 +193,13 @@ class Decisions:
         self.tries.clear()
         self.dead |= expand(line["dead"])
         self.overrides.update(line.get("overrides") or {})
+
+
+def gives_up(line: Mapping[str, Any]) -> bool:
+    """
+    Tell whether a control line says that lines which were known before are lost.
+    """
+    return line["kind"] == DecisionKind.PAUSED and line["reason"] in (LINES_MISSING, REPAIRED)
 
 
 def check(line: Mapping[str, Any]) -> None:

@@ -51,7 +51,7 @@ class EventType(StrEnum):
     RECOVERY_TAIL_CUT = "recovery.tail_cut"
     """A torn end of a journal was cut off."""
     RECOVERY_LINES_MISSING = "recovery.lines_missing"
-    """Steps were begun that the journal does not lead to, so whole lines before them are gone."""
+    """Something else knows of journal lines that are gone."""
     RECOVERY_CORRUPT = "recovery.corrupt"
     """A journal is damaged before its end."""
     RECOVERY_CONTINUED = "recovery.continued"
@@ -84,7 +84,7 @@ FIELDS: Mapping[EventType, tuple[str, ...] | None] = {
     EventType.GATE_DECIDED: ("gate_id", "decision", "by_default", "denied", "message"),
     EventType.RECIPE_NOTE: None,
     EventType.RECOVERY_TAIL_CUT: ("file", "at_byte", "bytes"),
-    EventType.RECOVERY_LINES_MISSING: ("started",),
+    EventType.RECOVERY_LINES_MISSING: ("file", "lines", "known_lines", "told_by"),
     EventType.RECOVERY_CORRUPT: ("run_id", "file", "line", "reason"),
     EventType.RECOVERY_CONTINUED: ("lines",),
     EventType.RECOVERY_ADOPTED: ("lines", "dropped"),

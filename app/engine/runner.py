@@ -10,13 +10,14 @@ from collections.abc import Callable
 from typing import Literal
 
 from app import errors
-from app.engine import plain, ports, replay, settlement, views
+from app.engine import ports, replay, settlement, views
 from app.engine.conductor import Ask, Conductor
 from app.engine.context import DriverContext
-from app.engine.decisions import DecisionKind
+from app.engine.decisions import LINES_MISSING, DecisionKind
 from app.engine.durability import Durability
 from app.engine.events import EventType
 from app.engine.exchanges import Exchanges
+from app.engine.missing_lines import Missing, unled
 from app.engine.operations import Gate
 from app.engine.portrait import Portrait
 from app.engine.records import Record, retried
@@ -101,6 +102,8 @@ class Runner:
         await self._replay()
         if self._at_rest() and not self._works:
             return await self._settlement.rest_again()
+        if (missing := self._missing()) is not None:
+            return await self._park_for_lines(missing)
         await self._take()
         self._move_in()
         while self._goes_on():
@@ -206,21 +209,19 @@ class Runner:
         self._run_log.add_event(EventType.RUN_STARTED, None, {"taken": taken})
         if taken > 1:
             self._run_log.add_event(EventType.RECOVERY_CONTINUED, None, {"lines": lines})
-        if unled := self._unled():
-            _log.error("journal lines are missing", extra={"run_id": self._run_id, "started": unled})
-            self._run_log.add_event(EventType.RECOVERY_LINES_MISSING, None, {"started": unled})
         await self._portrait.move(Transition.take(self._run_id, self._portrait.now()))
 
-    def _unled(self) -> list[plain.Json]:
-        """
-        Return the steps that were begun, and that a driver with this journal would not have asked for.
-        """
-        recorded = {record.key for record in self._portrait.records}
-        return [
-            key
-            for key, tries in self._run_log.loaded.decisions.tries.items()
-            if key not in recorded | self._conductor.asks.keys() and not self._conductor.was_cancelled(tries[-1].branch)
-        ]
+    def _missing(self) -> Missing | None:
+        loaded = self._run_log.loaded
+        if self._cancelled or self._wakes:
+            return None
+        return loaded.missing or unled(self._portrait.records, loaded.decisions, self._conductor)
+
+    async def _park_for_lines(self, missing: Missing) -> RunState:
+        error = missing.error(self._run_id)
+        _log.error("run parked: %s", error.message, extra={"run_id": self._run_id, "code": error.code})
+        self._run_log.add_event(EventType.RECOVERY_LINES_MISSING, None, error.detail)
+        return await self._settlement.pause(Parked(LINES_MISSING, error))
 
     def _move_in(self) -> None:
         for key, work in list(self._works.items()):

@@ -12,6 +12,7 @@ from typing import Protocol
 from app.engine import plain
 from app.engine.decisions import DecisionKind, Decisions
 from app.engine.events import Event, EventType
+from app.engine.missing_lines import Missing
 from app.engine.receipts import ListedReceipt, ReceiptQuery
 from app.engine.records import BlobRef, Record
 from app.engine.runs import RunStart, Transition
@@ -35,6 +36,8 @@ class Loaded:
     """What control.jsonl adds up to; kept current by the log."""
     emitted: frozenset[str]
     """Keys of `recipe.note` events written already."""
+    missing: Missing | None = None
+    """Journal lines that are known to be gone; until a person has decided, nothing executes."""
 
 
 class RunLog(Protocol):

@@ -223,6 +223,8 @@ def _decisions(reading: Reading) -> tuple[Reading, decisions.Decisions, list[dec
     for count, line in enumerate(reading.lines):
         try:
             decided.apply(line.fields)
+            if decisions.gives_up(line.fields):
+                endings.clear()
             ended = _checked(decided)
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             reason = f"is no decision ({type(error).__name__}: {error})"
@@ -256,6 +258,9 @@ def _against_endings(steps: Reading, decided: decisions.Decisions, endings: list
         return
     for ended in endings:
         count, last = len(steps.lines), ended is decided.ended
+        if count < ended.lines and not last:
+            # The run is to go on: it is parked, since it is known what its journal lacks.
+            continue
         if count < ended.lines or (last and count > ended.lines):
             reason = f"has {count} good lines, but the run ended with {ended.lines}"
             yield Damage(file=layout.STEPS, line=min(count, ended.lines) + 1, reason=reason)

@@ -2,7 +2,7 @@
 Recovery from the commit log: what a power cut took from runs' own files is put back before anybody reads them.
 
 As long as the machine was up all the time, every file holds what was written to it, and nothing is put back: whatever a
-person has changed or deleted meanwhile stays so.
+person has changed or deleted meanwhile stays so. An unfinished run whose journal still lacks lines of it is parked.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from app import errors
-from app.engine import plain
+from app.engine import decisions, missing_lines, plain
 from app.storage import authority, chain, commit_records, deletion, disk, layout
 from app.storage.chain import Verdict
 from app.storage.commit_records import Record
@@ -36,18 +36,24 @@ class Recovered:
     """Segments of which nothing is needed any more."""
     suspects: frozenset[str] = frozenset()
     """Runs that may have lost more than their journals: what is shown of them must be made anew."""
+    parked: frozenset[str] = frozenset()
+    """Runs that wait for a person, since the log knows of lines that cannot be put back."""
 
 
 @dataclass(slots=True, eq=False)
 class _Told:
+    believed: bool = False
     kept: bool = False
     start: bytes | None = None
     journals: dict[str, list[Record]] = field(default_factory=dict)
 
 
-def recover(files: Disk, reach: Callable[[str], None]) -> Recovered:
+def recover(files: Disk, reach: Callable[[str], None], now: str) -> Recovered:
     """
     Complete the files of every run that the log mentions, and sync them.
+
+    Args:
+        now: The time, for what is written down.
 
     Raises:
         OSError: the log or a file could not be read, written or synced.
@@ -63,7 +69,11 @@ def recover(files: Disk, reach: Callable[[str], None]) -> Recovered:
         # What the kernel could not write it may have forgotten: from here on only the log is believed.
         told = _restored(files, segments, reach)
         _sync(files, segments, reach)
-    return Recovered(segments=tuple(segments), suspects=frozenset(told))
+    return Recovered(
+        segments=tuple(segments),
+        suspects=frozenset(run_id for run_id, found in told.items() if found.believed),
+        parked=frozenset(run_id for run_id, found in told.items() if _parks(files, run_id, found, now)),
+    )
 
 
 def drop(files: Disk, segments: Iterable[str], reach: Callable[[str], None]) -> None:
@@ -92,7 +102,7 @@ def _keep(files: Disk, segments: list[str]) -> list[str]:
     return _segments(files)
 
 
-def _restored(files: Disk, segments: list[str], reach: Callable[[str], None]) -> list[str]:
+def _restored(files: Disk, segments: list[str], reach: Callable[[str], None]) -> dict[str, _Told]:
     told: dict[str, _Told] = {}
     # Where one file failed any other may have, those of later segments too.
     kept = any(map(commit_records.is_kept, segments))
@@ -102,13 +112,14 @@ def _restored(files: Disk, segments: list[str], reach: Callable[[str], None]) ->
         if boot_id is None and content:
             _put_aside(files, segment)
             segments.remove(segment)
-        if kept or not boot_id or boot_id != files.boot_id():
-            _sort(records, told, kept=kept)
-    deleted = deletion.put_away_ids(files) if told else frozenset()
-    for run_id, found in told.items():
+        believed = kept or not boot_id or boot_id != files.boot_id()
+        _sort(records, told, kept=kept, believed=believed)
+    believed_runs = {run_id: found for run_id, found in told.items() if found.believed}
+    deleted = deletion.put_away_ids(files) if believed_runs else frozenset()
+    for run_id, found in believed_runs.items():
         reach("storage.commit.before_restore")
         _restore(files, run_id, found, deleted=run_id in deleted)
-    return list(told)
+    return told
 
 
 def _put_aside(files: Disk, segment: str) -> None:
@@ -116,10 +127,10 @@ def _put_aside(files: Disk, segment: str) -> None:
     _log.error("a segment of the commit log cannot be read, and is kept as %s", commit_records.unread(segment))
 
 
-def _sort(records: list[Record], told: dict[str, _Told], *, kept: bool) -> None:
+def _sort(records: list[Record], told: dict[str, _Told], *, kept: bool, believed: bool) -> None:
     for record in records:
         run = told.setdefault(record.run_id, _Told())
-        run.kept = run.kept or kept
+        run.kept, run.believed = run.kept or kept, run.believed or believed
         folder = layout.run_folder(record.run_id)
         if record.path == f"{folder}/{layout.START}":
             run.start = record.content
@@ -177,6 +188,41 @@ def _restore_journal(files: Disk, path: str, anchor: str, records: list[Record],
     # Whatever lies behind is for the opening of the run to judge.
     disk.replace(files, path, whole + content[len(whole) :], sync=True)
     _log.warning("%s was completed from the commit log: %d bytes", path, len(whole) - end)
+
+
+def _parks(files: Disk, run_id: str, told: _Told, now: str) -> bool:
+    folder = layout.run_folder(run_id)
+    for name, records in told.journals.items():
+        path, known = f"{folder}/{name}", max(record.offset + len(record.content) for record in records)
+        with contextlib.suppress(FileNotFoundError, errors.NotFound, errors.JournalCorrupt):
+            if files.size(path) < known:
+                return _park(files, run_id, name, records, now)
+    return False
+
+
+def _park(files: Disk, run_id: str, name: str, records: list[Record], now: str) -> bool:
+    found = authority.read(files, run_id)
+    journal = found.steps if name == layout.STEPS else found.control
+    if found.damages or found.decisions.ended is not None or found.decisions.cancel_requested_at is not None:
+        return False
+    have = len(journal.lines)
+    more = sum(record.content.count(b"\n") for record in records if record.offset >= journal.end)
+    missing = missing_lines.Missing(
+        file=name, lines=have, known_lines=have + more, told_by=f"the commit log in {layout.COMMITS}/"
+    )
+    error = missing.error(run_id)
+    line = {
+        "kind": decisions.DecisionKind.PAUSED.value,
+        "at": now,
+        "lines": len(found.steps.lines),
+        "reason": decisions.LINES_MISSING,
+        "error": error.to_json(),
+    }
+    control = f"{layout.run_folder(run_id)}/{layout.CONTROL}"
+    sealed = chain.seal(plain.encode(line), batch=len(found.control.lines), prev=found.control.head)
+    disk.replace(files, control, files.read(control)[: found.control.end] + sealed.content, sync=True)
+    _log.error("run parked: %s", error.message, extra={"run_id": run_id, "code": error.code})
+    return True
 
 
 def _sync(files: Disk, segments: list[str], reach: Callable[[str], None]) -> None:

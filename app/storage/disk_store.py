@@ -364,6 +364,8 @@ class DiskStore(abc.ABC):
         issues = Issues(means)
         reconciliation = Reconciliation(means, identity, issues, index_is_new=index_is_new, serves=self._serves)
         await reconciliation.doubt(recovered.suspects)
+        for run_id in sorted(recovered.parked):
+            await reconciliation.renew(run_id)
         await hold.drop(means, recovered)
         hold.let_others_in()
         opener = Opener(means, identity, self._adopt)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from app import clock, errors
-from app.engine import decisions, events, plain, records, runs, states
-from app.storage import blobs, disk, layout, workers
+from app.engine import decisions, events, missing_lines, plain, records, runs, states
+from app.storage import blobs, disk, layout, missing, workers
 from app.storage.authority import Authority
 from app.storage.blob_turns import BlobTurns
 from app.storage.bookmarks import Bookmark, Released
@@ -48,6 +48,8 @@ class Opened:
     """What events.jsonl holds."""
     proven: frozenset[str]
     """Receipts that are in their session's file."""
+    missing: missing_lines.Missing | None = None
+    """Lines that the journals are known to lack."""
 
 
 class FolderLog:
@@ -59,7 +61,7 @@ class FolderLog:
         authority = opened.authority
         self.run_id = authority.run_id
         """Name of the folder."""
-        self.loaded = authority.loaded(opened.written.notes)
+        self.loaded = dataclasses.replace(authority.loaded(opened.written.notes), missing=opened.missing)
         self._means, self._lock, self._data_directory_id = means, opened.lock, data_directory_id
         self._start, self._released = authority.start, released
         self._folder = layout.run_folder(self.run_id)
@@ -155,7 +157,7 @@ class FolderLog:
         """
         Say that the snapshots are out of date.
         """
-        self._projections.refresh(files)
+        self._projections.refresh(lambda: missing.counted(files(), self._steps.count))
 
     async def rest(self) -> None:
         """
@@ -347,7 +349,8 @@ class FolderLog:
     async def _write_decision(
         self, kind: decisions.DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True
     ) -> None:
-        line = {"kind": kind.value, "at": self._now(), **facts}
+        # With the lines that steps.jsonl has now, so that it is noticed when its end is lost as a whole.
+        line = {"kind": kind.value, "at": self._now(), "lines": self._steps.count, **facts}
         # What cannot be folded in must not be written.
         decisions.check(line)
 

@@ -4,7 +4,7 @@ The hold on the commit log: which process recovers from it, and which one writes
 
 from __future__ import annotations
 
-from app import errors
+from app import clock, errors
 from app.storage import commit_recovery, layout
 from app.storage.disk import Disk, Lock
 from app.storage.means import Means
@@ -38,7 +38,8 @@ class LogHold:
         if self._log is None:
             return commit_recovery.Recovered()
         try:
-            return await means.workers.run(lambda: commit_recovery.recover(means.disk, means.probes.reach))
+            now = clock.stamp(means.clock.now())
+            return await means.workers.run(lambda: commit_recovery.recover(means.disk, means.probes.reach, now))
         except OSError as error:
             raise _unrecovered(error) from error
 

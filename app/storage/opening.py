@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from app import errors
 from app.engine import decisions, events, gates, plain, records, states
-from app.storage import authority, disk, events_book, layout, receipts
+from app.storage import authority, disk, events_book, layout, missing, receipts
 from app.storage.authority import Authority
 from app.storage.bookmarks import Bookmark
 from app.storage.chain import Reading, Verdict
@@ -114,7 +114,9 @@ def prepare(means: Means, run_id: str, lock: Lock) -> Opening:
         # A process may have died between a rename and the sync of its folder.
         means.disk.sync_folder(layout.run_folder(run_id))
     cuts = [*_cut(means, run_id, layout.STEPS, found.steps), *_cut(means, run_id, layout.CONTROL, found.control)]
-    return _opening(means, found, lock, cuts)
+    made = _opening(means, found, lock, cuts)
+    lost = missing.find(means.disk, found, made.opened.written)
+    return dataclasses.replace(made, opened=dataclasses.replace(made.opened, missing=lost))
 
 
 def reopen(means: Means, run_id: str, lock: Lock, bookmark: Bookmark) -> Opening:

@@ -15,7 +15,7 @@ from app.storage.chain import Reading, Verdict
 from app.storage.disk import Disk
 from app.storage.means import Means
 
-REASON = "repaired"
+REASON = decisions.REPAIRED
 """Reason of the pause that a repair leaves behind."""
 
 
@@ -89,7 +89,7 @@ def _pause(found: Authority, prefix: _Prefix, means: Means) -> dict[str, plain.J
     if decided.ended is not None or decided.paused is not None:
         return None
     at = clock.stamp(means.clock.now())
-    return {"kind": decisions.DecisionKind.PAUSED.value, "at": at, "reason": REASON}
+    return {"kind": decisions.DecisionKind.PAUSED.value, "at": at, "reason": REASON, "lines": prefix.steps}
 
 
 def _keep(

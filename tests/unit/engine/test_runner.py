@@ -587,20 +587,28 @@ async def test_skipped_steps_are_records_too():
     assert json.loads(bench.disk.steps[0])["status"] == "skipped"
 
 
-async def test_whole_lines_that_are_gone_are_told():
+async def test_a_run_whose_lines_are_gone_is_parked():
     """
-    A step that was begun proves the lines that led to it, also where the journal ends at a whole line.
+    A step that was begun proves the lines that led to it; a person lets the run go on from what is left.
     """
     whole = logs.Bench(_three)
     await whole.run()
     bench = logs.Bench(_three)
     bench.disk.steps, bench.disk.control = whole.disk.steps[:1], whole.disk.control[:-1]
 
-    assert await bench.run() is RunState.DONE
+    assert await bench.run() is RunState.PAUSED
 
+    parked = bench.log.loaded.decisions
     told = [event.data for event in bench.disk.events if event.type == "recovery.lines_missing"]
 
-    assert told == [{"started": ["c"]}]
+    assert (parked.paused, parked.pause_error["code"]) == ("journal_lines_missing", "journal_lines_missing")
+    assert told == [parked.pause_error["detail"]]
+    assert (told[0]["lines"], told[0]["told_by"]) == (1, "control.jsonl (begun: c)")
+    assert bench.performers.calls == []
+
+    await bench.log.decide(DecisionKind.UNPAUSED, {})
+
+    assert await bench.run() is RunState.DONE
 
 
 async def test_a_cut_off_step_is_no_sign_of_missing_lines():

@@ -33,6 +33,7 @@ from tests.unit.storage.committing import UnwillingDisk
 FOLDER = layout.run_folder("a")
 STEPS = f"{FOLDER}/{layout.STEPS}"
 REACH = probes.NoProbes().reach
+NOW = "2026-02-10T14:30:00.000Z"
 
 
 def sealed(count: int) -> list[bytes]:
@@ -89,7 +90,7 @@ def test_lines_that_a_file_lost_are_put_back(kept: int) -> None:
     lines = sealed(4)
     disk = with_run(*lines[:kept])
     segment(disk, lines_of(lines, 0, 1), lines_of(lines, 1, 3), lines_of(lines, 3, 4))
-    recovered = commit_recovery.recover(disk, REACH)
+    recovered = commit_recovery.recover(disk, REACH, NOW)
 
     assert disk.read(STEPS) == b"".join(lines)
     assert disk.crashed(lose_unsynced=True).read(STEPS) == b"".join(lines)
@@ -102,7 +103,7 @@ def test_what_a_file_kept_of_a_line_is_completed(rest: bytes) -> None:
     lines = sealed(3)
     disk = with_run(*lines[:2], rest)
     segment(disk, lines_of(lines, 2, 3))
-    commit_recovery.recover(disk, REACH)
+    commit_recovery.recover(disk, REACH, NOW)
 
     assert chain.read(disk.read(STEPS), plain.labelled_sha256(start_of("a"))).end == len(b"".join(lines))
 
@@ -111,7 +112,7 @@ def test_a_run_that_was_lost_with_its_folder_is_made_again() -> None:
     """A run whose start alone was committed is there as it was accepted, its journals empty."""
     disk = UnwillingDisk()
     segment(disk, commit(f"{FOLDER}/{layout.START}", 0, start_of("a")))
-    commit_recovery.recover(disk, REACH)
+    commit_recovery.recover(disk, REACH, NOW)
 
     assert disk.read(f"{FOLDER}/{layout.START}") == start_of("a")
     assert disk.read(STEPS) == disk.read(f"{FOLDER}/{layout.CONTROL}") == b""
@@ -122,7 +123,7 @@ def test_lines_behind_a_gap_are_not_put_back(caplog: pytest.LogCaptureFixture) -
     lines = sealed(4)
     disk = with_run(*lines[:1])
     segment(disk, lines_of(lines, 2, 4))
-    commit_recovery.recover(disk, REACH)
+    commit_recovery.recover(disk, REACH, NOW)
 
     assert disk.read(STEPS) == lines[0]
 
@@ -133,7 +134,7 @@ def test_lines_that_are_not_sealed_to_the_file_are_not_put_back(caplog: pytest.L
     disk = with_run(lines[0])
     foreign = lines[1].replace(b'"n":1', b'"n":7')
     segment(disk, commit(STEPS, len(lines[0]), foreign))
-    commit_recovery.recover(disk, REACH)
+    commit_recovery.recover(disk, REACH, NOW)
 
     assert disk.read(STEPS) == lines[0]
     assert f"the commit log does not go on from the end of {STEPS}" in caplog.text
@@ -145,7 +146,7 @@ def test_what_lies_behind_a_damaged_line_is_not_cut_off() -> None:
     damaged = lines[1].replace(b'"n":1', b'"n":9')
     disk = with_run(lines[0], damaged, *lines[2:])
     segment(disk, lines_of(lines, 1, 3))
-    commit_recovery.recover(disk, REACH)
+    commit_recovery.recover(disk, REACH, NOW)
 
     assert disk.read(STEPS) == b"".join(lines)
 
@@ -157,7 +158,7 @@ def test_a_torn_record_hides_no_other() -> None:
     broken = commit_records.encoded(commit("runs/b/steps.jsonl", 0, b"lost\n", "b")).replace(b"lost", b"\0\0\0\0")
     content = commit_records.head("earlier") + broken + commit_records.encoded(lines_of(lines, 2, 3))
     disk.write(f"{layout.COMMITS}/1.log", content, sync=True)
-    commit_recovery.recover(disk, REACH)
+    commit_recovery.recover(disk, REACH, NOW)
 
     assert disk.read(STEPS) == b"".join(lines)
 
@@ -175,7 +176,7 @@ def test_any_beginning_of_a_log_gives_back_what_it_holds(size: int, seed: int) -
     size %= len(content) + 1
     disk.write(f"{layout.COMMITS}/1.log", content[:size], sync=True)
     before = disk.read(STEPS)
-    commit_recovery.recover(disk, REACH)
+    commit_recovery.recover(disk, REACH, NOW)
     whole = [bound for number, bound in enumerate(bounds[1:], 1) if size >= _end(content, records, number)]
     expected = b"".join(lines[: max(whole, default=0)])
 
@@ -195,7 +196,7 @@ def test_at_the_same_boot_nothing_is_put_back() -> None:
     lines = sealed(2)
     disk = with_run(lines[0])
     segment(disk, lines_of(lines, 1, 2), boot_id=disk.boot_id())
-    recovered = commit_recovery.recover(disk, REACH)
+    recovered = commit_recovery.recover(disk, REACH, NOW)
     commit_recovery.drop(disk, recovered.segments, REACH)
 
     assert disk.read(STEPS) == lines[0]
@@ -209,7 +210,7 @@ def test_a_deleted_run_is_not_made_again() -> None:
     disk = UnwillingDisk()
     disk.add_folder(f"{layout.TRASH}/a.0")
     segment(disk, commit(f"{FOLDER}/{layout.START}", 0, start_of("a")))
-    commit_recovery.recover(disk, REACH)
+    commit_recovery.recover(disk, REACH, NOW)
 
     assert not disk.has_folder(FOLDER)
 
@@ -219,7 +220,7 @@ def test_a_kept_segment_counts_at_the_same_boot_too() -> None:
     lines = sealed(2)
     disk = with_run(lines[0])
     segment(disk, lines_of(lines, 1, 2), boot_id=disk.boot_id(), name="1.kept.log")
-    recovered = commit_recovery.recover(disk, REACH)
+    recovered = commit_recovery.recover(disk, REACH, NOW)
 
     assert disk.read(STEPS) == b"".join(lines)
     assert recovered.suspects == {"a"}
@@ -232,7 +233,7 @@ def test_a_sync_that_fails_at_a_start_makes_the_log_count() -> None:
     segment(disk, lines_of(lines, 1, 2), boot_id=disk.boot_id())
     disk.refused = {"settle"}
     with pytest.raises(OSError, match="Input/output error"):
-        commit_recovery.recover(disk, REACH)
+        commit_recovery.recover(disk, REACH, NOW)
 
     assert disk.read(STEPS) == b"".join(lines)
     assert disk.names(layout.COMMITS) == ["1.kept.log"]
@@ -243,7 +244,7 @@ def test_a_segment_that_cannot_be_read_is_kept_aside_and_told(caplog: pytest.Log
     disk = with_run()
     disk.write(f"{layout.COMMITS}/3.log", b'{"format":2}\n', sync=True)
     with caplog.at_level(logging.ERROR):
-        recovered = commit_recovery.recover(disk, REACH)
+        recovered = commit_recovery.recover(disk, REACH, NOW)
 
     assert recovered.segments == ()
     assert disk.names(layout.COMMITS) == ["3.log.unread"]

@@ -1,0 +1,59 @@
+"""
+Missing lines: what a run waits with whose journals have lost lines, since steps without a line would run again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from app import errors
+from app.engine.conductor import Conductor
+from app.engine.decisions import LINES_MISSING, Decisions
+from app.engine.records import Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """
+    Journal lines of which something else than the journal knows.
+    """
+
+    file: str
+    """The journal."""
+    lines: int
+    """Lines that it has."""
+    known_lines: int
+    """Lines that it had; as many as it has where it is not known how many more."""
+    told_by: str
+    """What knows of them."""
+
+    def error(self, run_id: str) -> errors.StepError:
+        """
+        Return the error that parks the run, with the place and the way on.
+        """
+        of = f" of {self.known_lines}" if self.known_lines > self.lines else ""
+        message = (
+            f"run {run_id}: {self.file} has {self.lines}{of} lines, {self.told_by} tells of more; steps whose lines are"
+            " gone would run again. Stop the service and put the file back from a copy, or unpause the run to continue"
+            " from the lines that are left, or cancel it"
+        )
+        return errors.StepError(message, code=LINES_MISSING, detail=dataclasses.asdict(self))
+
+
+def unled(records: Iterable[Record], decisions: Decisions, conductor: Conductor) -> Missing | None:
+    """
+    Return what is missing where steps were begun that a driver with this journal would not have asked for.
+    """
+    lines = list(records)
+    known = {record.key for record in lines} | conductor.asks.keys()
+    begun = [
+        key
+        for key, tries in decisions.tries.items()
+        if key not in known and not conductor.was_cancelled(tries[-1].branch)
+    ]
+    if not begun:
+        return None
+    told_by = f"control.jsonl (begun: {', '.join(begun):.200})"
+    return Missing(file="steps.jsonl", lines=len(lines), known_lines=len(lines), told_by=told_by)

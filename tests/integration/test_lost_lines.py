@@ -1,0 +1,150 @@
+"""
+Journals that lost whole lines at their end, as a copy that is put back does: no recorded step runs again unasked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance import programs
+from tests.integration import served
+from tests.integration.project import Project
+
+ARRIVAL = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
+
+
+def cut(file: Path, lines: int) -> None:
+    """
+    Keep the first lines of a file.
+    """
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:lines]))
+
+
+def cut_behind(folder: Path, key: str) -> None:
+    """
+    Put both journals back to the moment at which a step had begun.
+    """
+    lines = (folder / "control.jsonl").read_bytes().splitlines(keepends=True)
+    count = next(number for number, line in enumerate(lines, 1) if json.loads(line).get("key") == key)
+    cut(folder / "control.jsonl", count)
+    cut(folder / "steps.jsonl", 0)
+
+
+def only_steps(folder: Path) -> None:
+    """
+    Take two lines of steps.jsonl away: later decisions tell how many there were.
+    """
+    cut(folder / "steps.jsonl", 1)
+
+
+def both(folder: Path) -> None:
+    """
+    Put both journals back to their beginning: the events tell of more.
+    """
+    cut_behind(folder, "discover")
+
+
+def all_but_the_manifest(folder: Path) -> None:
+    """
+    Put the journals back and take the events away: run.json tells of more.
+    """
+    cut_behind(folder, "discover")
+    (folder / "events.jsonl").unlink()
+
+
+LOSSES: dict[str, Callable[[Path], None]] = {
+    "control.jsonl": only_steps,
+    "events.jsonl": both,
+    "run.json": all_but_the_manifest,
+}
+
+
+async def interrupted(project: Project) -> tuple[str, Path]:
+    """
+    Leave a run behind whose fourth step was in flight when its service stopped.
+    """
+    project.say("polish", hang=True)
+    async with served.in_process(project, stop_grace_seconds=0) as service:
+        run_id = await service.start("draft", args=ARRIVAL)
+        await service.until(run_id, step="polish")
+    project.say("polish", text="Polished.")
+    return run_id, project.data / "runs" / run_id
+
+
+@pytest.mark.parametrize("told_by", LOSSES)
+async def test_a_run_with_lost_lines_waits_for_a_person(project: Project, told_by: str) -> None:
+    """It is parked with the place and the way on, in list and detail, over restarts, and goes on once it is let."""
+    run_id, folder = await interrupted(project)
+    LOSSES[told_by](folder)
+    left = (folder / "steps.jsonl").read_bytes()
+    async with served.in_process(project) as service:
+        parked = await service.until(run_id, "paused", "done", "failed")
+    async with served.in_process(project) as service:
+        (row,) = (await service.http.get("/api/runs")).json()
+        again = await service.show(run_id)
+        untouched = (folder / "steps.jsonl").read_bytes() == left
+        answer = await service.http.post(f"/api/runs/{run_id}/unpause")
+        ended = await service.until(run_id, "paused", "done", "failed")
+    error = parked["error"]
+
+    assert (parked["status"], parked["reason"], row["status"]) == ("paused", "journal_lines_missing", "paused")
+    assert error["code"] == "journal_lines_missing"
+    assert (error["detail"]["file"], error["detail"]["told_by"]) == ("steps.jsonl", told_by)
+    assert "unpause the run" in error["message"]
+    assert (again["status"], again["error"], untouched) == ("paused", error, True)
+    assert (answer.status_code, ended["status"]) == (200, "done")
+
+
+async def test_a_lost_ending_is_not_undone(project: Project) -> None:
+    """A run that had ended, and whose journal lost its end, is not taken up again though its row is lost, too."""
+    async with served.in_process(project) as service:
+        run_id = (await service.run("quick"))["run_id"]
+    folder = project.data / "runs" / run_id
+    for path in (*project.data.glob("index.db*"), folder / "events.jsonl"):
+        path.unlink()
+    cut(folder / "control.jsonl", 1)
+    cut(folder / "steps.jsonl", 0)
+    async with served.in_process(project) as service:
+        parked = await service.until(run_id, "paused", "done", "failed")
+
+    assert (parked["status"], parked["error"]["detail"]["told_by"]) == ("paused", "run.json")
+
+
+def test_a_command_parks_too(project: Project) -> None:
+    """A run that is sent on at the terminal, in the command's own process, is parked all the same."""
+    run_id, folder = asyncio.run(interrupted(project))
+    only_steps(folder)
+    place = programs.Project(project.root)
+    ended = programs.control_room("runs", "unpause", run_id, project=place, code=None)
+    resumed = programs.control_room("runs", "resume", run_id, project=place, code=None)
+    shown: dict[str, Any] = programs.asked("runs", "show", run_id, project=place)
+
+    assert 0 not in (ended.returncode, resumed.returncode)
+    assert (shown["status"], shown["error"]["code"]) == ("paused", "journal_lines_missing")
+
+
+def test_the_commit_log_is_asked(tmp_path: Path) -> None:
+    """After a kill at the same boot the log knows of lines that were taken away; nothing is put back, the run waits."""
+    project = programs.make_project(tmp_path / "project")
+    project.write("replies.json", [{"key": "draft", "hang": True}, {"key": "*", "text": "Kael arrives."}])
+    with programs.service(project) as service:
+        run_id = service.start_run()
+        service.wait_for_step(run_id, "draft")
+        service.signal(signal.SIGKILL)
+        service.ended()
+    folder = project.data / "runs" / run_id
+    cut(folder / "steps.jsonl", 1)
+    project.say()
+    with programs.service(project) as service:
+        parked = service.wait(run_id, "paused", "done", "failed")
+
+    assert (parked["status"], parked["error"]["code"]) == ("paused", "journal_lines_missing")
+    assert parked["error"]["detail"]["told_by"] == "the commit log in commits/"
+    assert len((folder / "steps.jsonl").read_bytes().splitlines()) == 1
