@@ -103,9 +103,7 @@ class RunLog(Protocol):
 
     def refresh(self, files: Callable[[], Mapping[str, plain.Json]]) -> None:
         """
-        Say that the snapshots (run.json, cache.json, projections) are out of date, and how to make them.
-
-        They are replaced soon, and coalesced where steps are faster than they can be written.
+        Say that the snapshots (run.json, cache.json, projections) are out of date, and how to make them; soon they are.
         """
 
     async def rest(self) -> None:

@@ -363,9 +363,7 @@ class DiskStore(abc.ABC):
         index_is_new = await means.index.start()
         issues = Issues(means)
         reconciliation = Reconciliation(means, identity, issues, index_is_new=index_is_new, serves=self._serves)
-        await reconciliation.doubt(recovered.suspects)
-        for run_id in sorted(recovered.parked):
-            await reconciliation.renew(run_id)
+        await reconciliation.doubt(recovered.suspects, recovered.parked)
         await hold.drop(means, recovered)
         hold.let_others_in()
         opener = Opener(means, identity, self._adopt)

@@ -70,10 +70,15 @@ class Reconciliation:
             self._everything = True
             return await self._compare()
 
-    async def doubt(self, suspects: frozenset[str]) -> None:
+    async def doubt(self, suspects: frozenset[str], parked: frozenset[str]) -> None:
         """
         Note, durably, that finished runs are to be opened again: what they show may be lost though their rows are not.
+
+        Args:
+            parked: Runs whose journals were written to, so that their rows are made anew.
         """
+        for run_id in sorted(parked):
+            await self.renew(run_id)
         index, rows = self._means.index, []
         for run_id in sorted(suspects):
             row = await index.get_run(run_id)
