@@ -31,6 +31,7 @@ STATUSES = {
     "NoRoom": 507,
     "StorageFault": 507,
     "Unavailable": 503,
+    "Unreadable": 503,
     "InterruptionFault": 503,
 }
 
