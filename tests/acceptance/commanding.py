@@ -117,7 +117,7 @@ def service(project: programs.Project, **given: str) -> Iterator[programs.Servic
         if process.poll() is None:
             process.kill()
         process.wait()
-        reader.join(10)
+        reader.join(60)
         process.stdout.close()
         process.stderr.close()
 

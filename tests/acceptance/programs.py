@@ -283,7 +283,7 @@ def service(
             process.kill()
         process.wait()
         for reader in readers:
-            reader.join(10)
+            reader.join(60)
         for stream in (process.stdout, process.stderr):
             if stream is not None:
                 stream.close()

@@ -229,7 +229,7 @@ def test_a_reader_that_goes_away_stops_the_run(workspace: Workspace):
         process.stdout.close()
         assert process.stderr is not None
         told = process.stderr.read()
-        code = process.wait(30)
+        code = process.wait(60)
 
     assert code == 141
     assert "go on with: orchestrate resume" in told

@@ -251,5 +251,5 @@ def test_the_model_ends_when_nobody_can_ask_any_more() -> None:
     companion.stdin.close()
 
     assert ready == {"ready": True}
-    assert companion.wait(5) == 0
+    assert companion.wait(60) == 0
     companion.stdout.close()

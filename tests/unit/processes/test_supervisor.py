@@ -269,7 +269,7 @@ class TestWhatItSays:
         with ours:
             with pytest.raises(commands.NotStarted):
                 await running.run(request("no-such-program", **streams))
-            ours.settimeout(10)
+            ours.settimeout(60)
 
             assert ours.recv(1) == b""
 

@@ -100,7 +100,7 @@ async def test_the_loop_goes_on_while_a_sync_takes_its_time(tmp_path: Path, thre
             if point.endswith("before_sync"):
                 syncs.append(point)
                 loop.call_soon_threadsafe(syncing.set)
-                hold.wait(10)
+                hold.wait(60)
 
     means = replace(means_over(OsDisk(tmp_path)), committer=FileCommitter(threads, Slow()))
     journal = journal_of(means, "j")
@@ -205,7 +205,7 @@ async def test_threads_are_started_when_they_are_needed() -> None:
     for _ in range(5):
         await threads.run(lambda: None)
     alone = len(threads._threads)
-    barrier = threading.Barrier(3, timeout=10)
+    barrier = threading.Barrier(3, timeout=60)
     await asyncio.gather(*(threads.run(barrier.wait) for _ in range(3)))
     together = len(threads._threads)
     threads.close()
