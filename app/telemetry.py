@@ -14,7 +14,7 @@ from typing import Any, TextIO
 import prometheus_client
 from prometheus_client import exposition
 
-from app import clock
+from app import clock, printable
 
 METRICS_TYPE = exposition.CONTENT_TYPE_LATEST
 """Media type of `Metrics.text`."""
@@ -48,7 +48,7 @@ class JsonLines(logging.Formatter):
         if record.exc_info and record.exc_info[0] is not None:
             line["trace"] = "".join(traceback.format_exception(*record.exc_info)).rstrip()
         plain = json.loads(json.dumps(line, default=str))
-        return json.dumps(self._mask(plain), ensure_ascii=False)
+        return printable.as_json(json.dumps(self._mask(plain), ensure_ascii=False))
 
 
 def write_logs(level: str, stream: TextIO, mask: Callable[[Any], Any] = lambda value: value) -> None:

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 
-from app import errors
+from app import errors, printable
 from app.cli import client, terminal
 from app.control import gates, inbox
 
@@ -75,7 +75,8 @@ class Asker:
         Ask until there is an answer, or something else has happened to the run.
         """
         self._clear()
-        terminal.say(f"\n{gate['prompt']}")
+        terminal.say("")
+        terminal.say_block(printable.quoted(gate["prompt"]))
         while True:
             terminal.prompt(f"[{' / '.join(gate['options'])}] ")
             line = asyncio.ensure_future(terminal.read_line())

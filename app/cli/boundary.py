@@ -4,6 +4,7 @@ The boundary of a program: every way in which a command can end becomes an exit 
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 
 import click
 
-from app import errors
+from app import errors, printable
 from app.cli import endings, terminal
 
 
@@ -41,7 +42,7 @@ def execute(program: Program, arguments: Sequence[str] | None = None) -> int:
         _refuse_bytes(sys.argv[1:] if arguments is None else arguments)
         return int(program.command.main(args=arguments, prog_name=program.name, standalone_mode=False) or 0)
     except click.ClickException as error:
-        error.show()
+        _show(error)
         return program.usage
     except (click.Abort, KeyboardInterrupt):
         return endings.ExitCode.INTERRUPTED
@@ -67,7 +68,15 @@ def _refuse_bytes(arguments: Sequence[str]) -> None:
             raise click.UsageError(f"{argument!r:.80} is no UTF-8 text.") from error
 
 
+def _show(error: click.ClickException) -> None:
+    # The words given on the command line stand in it, names of files among them.
+    error.message = printable.one_line(error.message or "")
+    told = io.StringIO()
+    error.show(told)
+    terminal.warn(*told.getvalue().rstrip("\n").split("\n"))
+
+
 def _tell(program: Program, lines: list[str], error: BaseException) -> int:
     first, *others = lines
-    terminal.warn("\n".join([f"{program.name}: {first}", *others]))
+    terminal.warn(f"{program.name}: {first}", *others)
     return program.of_error(error)

@@ -81,7 +81,8 @@ async def _show(connected: client.Client, run_id: str, as_json: bool) -> None:
     if as_json:
         terminal.say_json(detail | {"conference": await _kept(connected, run_id) if closed else None})
     elif closed:
-        terminal.say(f"\n{(await connected.slot(run_id, 'transcript'))['text']}")
+        terminal.say("")
+        terminal.say_reply((await connected.slot(run_id, "transcript"))["text"])
 
 
 async def _kept(connected: client.Client, run_id: str) -> client.Answer | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from app import printable
 from app.cli import arguments, endings, formats, options, terminal
 
 COLUMNS = ("sweep", "points", "tried", "same", "restarted", "lost", "twice", "told", "hidden")
@@ -58,7 +59,7 @@ def crashtest(place: options.Place, as_json: bool, output: Path | None, **given:
     if as_json:
         terminal.say_json(told)
     else:
-        terminal.say(table(told))
+        terminal.say_block(table(told))
     return endings.ExitCode.DONE if report.holds else endings.ExitCode.FAILED
 
 
@@ -84,7 +85,7 @@ def table(told: Mapping[str, Any]) -> str:
     shown = formats.table(COLUMNS, [[row[name] for name in COLUMNS] for row in told["sweeps"]])
     broken = [f"{trial['sweep']} at {trial['point']}: {_why(trial)}" for trial in told["broken"]]
     verdict = "every promise holds" if told["holds"] else "broken promises:" if broken else "not every sweep was tried"
-    return "\n".join([shown, "", verdict, *broken, *_logs(told)])
+    return f"{shown}\n\n" + printable.block([verdict, *broken, *_logs(told)])
 
 
 def markdown(told: Mapping[str, Any]) -> str:
@@ -108,7 +109,7 @@ def _logs(told: Mapping[str, Any]) -> Iterator[str]:
     for trial in told["broken"]:
         if trial["log"]:
             yield from ("", f"What was logged, {trial['sweep']} at {trial['point']}:", "")
-            yield from (f"    {line}" for line in trial["log"].splitlines())
+            yield from (f"    {line}" for line in printable.lines(trial["log"].rstrip("\n")))
 
 
 def _why(trial: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from app import printable
 from app.cli import options
 
 _WIDEST_CELL = 60
@@ -62,7 +63,7 @@ def moved(told: Mapping[str, Any]) -> str:
     Return where a run stands after an order.
     """
     reason = f" ({told['reason']})" if told.get("reason") else ""
-    return f"run {told['run_id']} {told['status']}{reason}"
+    return printable.one_line(f"run {told['run_id']} {told['status']}{reason}")
 
 
 def steps(lines: Sequence[Mapping[str, Any]]) -> str:
@@ -112,7 +113,7 @@ def gate(found: Mapping[str, Any]) -> str:
     """
     names = ("gate_id", "run_id", "recipe_id", "key", "status", "asked_at", "expires_at", "default")
     heading = [(name, found[name]) for name in names if found[name]]
-    parts = [_facts([*heading, ("options", ", ".join(found["options"]))]), found["prompt"]]
+    parts = [_facts([*heading, ("options", ", ".join(found["options"]))]), printable.quoted(found["prompt"])]
     return "\n\n".join(parts if found["decision"] is None else [*parts, gate_answered(found)])
 
 
@@ -139,7 +140,7 @@ def gate_answered(found: Mapping[str, Any]) -> str:
     """
     how = " by default" if found["by_default"] else ""
     said = f": {found['message']}" if found["message"] else ""
-    return f"{found['key']} decided{how} at {found['decided_at']}: {found['decision']}{said}"
+    return printable.one_line(f"{found['key']} decided{how} at {found['decided_at']}: {found['decision']}{said}")
 
 
 def slots(summaries: Mapping[str, Mapping[str, Any]]) -> str:
@@ -230,7 +231,7 @@ def routing(found: Mapping[str, Any]) -> str:
     """
     args = [f"  {name} = {json.dumps(value, ensure_ascii=False)}" for name, value in found["initial_args"].items()]
     asked = [f"  {name}: {question}" for name, question in (found.get("questions") or {}).items()]
-    return "\n".join([f"{found['recipe_id'] or 'no recipe'}: {found['reason']}", *args, *asked])
+    return printable.block([f"{found['recipe_id'] or 'no recipe'}: {found['reason']}", *args, *asked])
 
 
 def agents(found: Sequence[Mapping[str, Any]]) -> str:
@@ -248,7 +249,7 @@ def backends(found: Sequence[Mapping[str, Any]]) -> str:
     """
     Return a list of backends with what keeps each from working, whole, since it says what to do.
     """
-    return "\n".join(f"backend {each['name']}: {each['problem'] or 'ready'}" for each in found)
+    return printable.block(f"backend {each['name']}: {each['problem'] or 'ready'}" for each in found)
 
 
 def remarks(found: Sequence[Mapping[str, Any]]) -> str:
@@ -257,7 +258,7 @@ def remarks(found: Sequence[Mapping[str, Any]]) -> str:
     """
     lines = [f"error: {each['setting']}: {each['message']}" for each in found if each["fatal"]]
     lines += [f"warning: {each['setting']}: {each['message']}" for each in found if not each["fatal"]]
-    return "\n".join(lines) or "the configuration is in order"
+    return printable.block(lines) or "the configuration is in order"
 
 
 def flaw(told: Mapping[str, Any]) -> str:
@@ -294,14 +295,14 @@ def partial(ending: Mapping[str, Any] | None) -> str | None:
 
 def _ending(detail: Mapping[str, Any]) -> list[str]:
     if detail.get("error"):
-        return [f"error: {error(detail['error'])}"]
+        return [printable.one_line(f"error: {error(detail['error'])}")]
     short = partial(detail.get("ending"))
     return [f"done {short}"] if short else []
 
 
 def _facts(pairs: Sequence[tuple[str, Any]]) -> str:
     width = max(len(name) for name, _ in pairs)
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in pairs)
+    return printable.block(f"{name:<{width}}  {value}" for name, value in pairs)
 
 
 def verdict(name: str, found: Mapping[str, Any]) -> str:
@@ -310,8 +311,8 @@ def verdict(name: str, found: Mapping[str, Any]) -> str:
     """
     if found["valid"]:
         lacks = found.get("lacks") or []
-        return "\n".join([f"{name}: valid, but not ready" if lacks else f"{name}: valid", *map(_indented, lacks)])
-    return "\n".join([f"{name}: not valid", *map(_indented, found["flaws"])])
+        return printable.block([f"{name}: valid, but not ready" if lacks else f"{name}: valid", *map(_indented, lacks)])
+    return printable.block([f"{name}: not valid", *map(_indented, found["flaws"])])
 
 
 def _indented(found: Mapping[str, Any]) -> str:

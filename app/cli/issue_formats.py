@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app import printable
 from app.cli import formats
 
 
@@ -31,5 +32,8 @@ def issue(found: Mapping[str, Any]) -> str:
     heading = [f"{name}: {found[name]}" for name in names if found[name] is not None]
     proofs = [f"receipts: {', '.join(found['receipts'])}"] if found["receipts"] else []
     notes = [f"{note['at']} ({note['status']}): {note['text']}" for note in found["notes"]]
-    parts = [found["title"], "\n".join([*heading, *proofs]), found["body"], "\n".join(notes)]
+    parts = [
+        printable.one_line(found["title"]), printable.block([*heading, *proofs]),
+        printable.quoted(found["body"]) if found["body"] else "", printable.block(notes),
+    ]  # fmt: skip
     return "\n\n".join(part for part in parts if part)

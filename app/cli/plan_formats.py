@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from app import printable
 from app.cli import formats, options
 
 QUESTION_CHARACTERS = 160
@@ -183,8 +184,8 @@ def _told(found: Plan, longest: int | None, gates: Sequence[Gate] = ()) -> str:
     parts = [_heading(found)]
     if found["tasks"]:
         parts.append(_checklist(found["tasks"]))
-    parts.append("\n".join([*remarks(found, longest), *(_waits(found, gate) for gate in gates)]))
-    parts.append("\n".join(f"next: {command}" for command in next_commands(found, gates)))
+    parts.append(printable.block([*remarks(found, longest), *(_waits(found, gate) for gate in gates)]))
+    parts.append(printable.block(f"next: {command}" for command in next_commands(found, gates)))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -196,7 +197,9 @@ def _heading(found: Plan) -> str:
         if found["labels"]
         else []
     )
-    return "\n".join([f"plan {found['session_id']} {found['status']} (revision {found['revision']})", *more, *labels])
+    return printable.block(
+        [f"plan {found['session_id']} {found['status']} (revision {found['revision']})", *more, *labels]
+    )
 
 
 def _checklist(tasks: Sequence[Task]) -> str:

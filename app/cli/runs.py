@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from app import errors
+from app import errors, printable
 from app.cli import arguments, endings, formats, options, terminal
 from app.cli.access import Access
 
@@ -194,7 +194,7 @@ def logs(place: options.Place, as_json: bool, run_id: str, name: str | None) -> 
     """
     if name is None:
         found = place.ask(lambda connected: connected.logs(run_id))
-        return endings.shown(found, as_json, lambda names: "\n".join(names) or "no logs")
+        return endings.shown(found, as_json, lambda names: printable.block(names) or "no logs")
     text = place.ask(lambda connected: connected.log(run_id, name))
     if as_json:
         terminal.say_json({"name": name, "text": text})

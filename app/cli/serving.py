@@ -42,7 +42,7 @@ def serve(**given: str | None) -> int:
     environ = options.laid_over(**given)
     chosen, remarks = settings.examine(environ)
     if remarks:
-        terminal.warn(formats.remarks([dataclasses.asdict(remark) for remark in remarks]))
+        terminal.warn(*formats.remarks([dataclasses.asdict(remark) for remark in remarks]).split("\n"))
     if chosen is None or any(remark.fatal for remark in remarks):
         return endings.ExitCode.CONFIGURATION
     from app import main

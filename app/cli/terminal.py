@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
-_STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_STEERING_IN_JSON = re.compile(r"[\x7f-\x9f]")
+from app import printable
+
 _LONGEST_LINE = 4096
 _ERASE_LINE = "\r\x1b[K"
 
@@ -57,32 +56,32 @@ def is_answered() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and is_live()
 
 
-def clean(text: str) -> str:
+def say(line: str) -> None:
     """
-    Return a text whose control characters, line ends and tabs excepted, are written out.
+    Print a line; line ends in it are written out, so that no value can begin another one.
     """
-    return _STEERING.sub(lambda found: f"\\x{ord(found.group()):02x}", text)
+    _write(sys.stdout, printable.one_line(line) + "\n")
 
 
-def say(text: str) -> None:
+def say_block(text: str) -> None:
     """
-    Print a line.
+    Print lines of ours, in each of which the values are on one line.
     """
-    _write(sys.stdout, clean(text) + "\n")
+    _write(sys.stdout, printable.visible(text) + "\n")
 
 
 def say_exactly(text: str) -> None:
     """
     Print a text as it is, but for control characters where a person watches.
     """
-    _write(sys.stdout, clean(text) + "\n" if is_live() else text)
+    _write(sys.stdout, printable.visible(text) + "\n" if is_live() else text)
 
 
 def say_reply(text: str) -> None:
     """
-    Print what somebody else has said, and a blank line: as it is, but for control characters where a person watches.
+    Print a text of somebody else among lines of ours, and a blank line: as it is, but marked where a person watches.
     """
-    _write(sys.stdout, (clean(text) if is_live() else text).rstrip("\n") + "\n\n")
+    _write(sys.stdout, (printable.quoted(text) if is_live() else text.rstrip("\n")) + "\n\n")
 
 
 def show(found: Any, as_json: bool, text: Callable[[Any], str]) -> None:
@@ -92,7 +91,7 @@ def show(found: Any, as_json: bool, text: Callable[[Any], str]) -> None:
     if as_json:
         say_json(found)
     else:
-        say(text(found))
+        say_block(text(found))
 
 
 def say_json(value: Any, *, one_line: bool = False) -> None:
@@ -100,21 +99,21 @@ def say_json(value: Any, *, one_line: bool = False) -> None:
     Print a value as JSON, one value a line or indented.
     """
     encoded = json.dumps(value, ensure_ascii=not _speaks_unicode(sys.stdout), indent=None if one_line else 2)
-    _write(sys.stdout, _STEERING_IN_JSON.sub(lambda found: f"\\u{ord(found.group()):04x}", encoded) + "\n")
+    _write(sys.stdout, printable.as_json(encoded) + "\n")
 
 
-def warn(text: str) -> None:
+def warn(*lines: str) -> None:
     """
-    Print a line for people only, on stderr.
+    Print lines for people only, on stderr.
     """
-    _write(sys.stderr, clean(text) + "\n")
+    _write(sys.stderr, "".join(f"{printable.one_line(line)}\n" for line in lines))
 
 
 def replace_line(text: str) -> None:
     """
     Show a text in place of the unfinished last line; an empty one clears it.
     """
-    _write(sys.stdout, _ERASE_LINE + clean(text))
+    _write(sys.stdout, _ERASE_LINE + printable.one_line(text))
 
 
 def draw(lines: Sequence[str], *, over: int) -> None:
@@ -123,14 +122,14 @@ def draw(lines: Sequence[str], *, over: int) -> None:
     """
     width = max(shutil.get_terminal_size().columns - 1, 1)
     begin = f"\x1b[{over}F\x1b[J" if over else ""
-    _write(sys.stderr, begin + "".join(f"{clean(line)[:width]}\n" for line in lines))
+    _write(sys.stderr, begin + "".join(f"{printable.one_line(line)[:width]}\n" for line in lines))
 
 
 def prompt(text: str) -> None:
     """
     Show a text behind which a person is to write.
     """
-    _write(sys.stdout, clean(text))
+    _write(sys.stdout, printable.one_line(text))
 
 
 async def read_line() -> str | None:

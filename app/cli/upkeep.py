@@ -50,7 +50,7 @@ def init(place: options.Place, as_json: bool, example: str | None) -> int:
         terminal.say(f"  {name:<24} {meaning}")
     if written:
         terminal.say(f"The example {example} is in {project.project}; EXAMPLE.md there describes it.")
-    terminal.say(_NEXT)
+    terminal.say_block(_NEXT)
     return endings.ExitCode.DONE
 
 
@@ -82,7 +82,7 @@ def check_config(place: options.Place, as_json: bool) -> int:
             }
         )
     else:
-        terminal.say(formats.remarks(found))
+        terminal.say_block(formats.remarks(found))
     return endings.ExitCode.CONFIGURATION if any(remark.fatal for remark in remarks) else endings.ExitCode.DONE
 
 
@@ -106,8 +106,8 @@ def check_agents(place: options.Place, as_json: bool) -> int:
     if as_json:
         terminal.say_json(found)
     else:
-        terminal.say(formats.agents(found) + "\n")
-        terminal.say(formats.backends(bootstrap.examine_backends(place.settings())))
+        terminal.say_block(formats.agents(found) + "\n")
+        terminal.say_block(formats.backends(bootstrap.examine_backends(place.settings())))
     return endings.ExitCode.CONFIGURATION if any(agent["problem"] for agent in found) else endings.ExitCode.DONE
 
 

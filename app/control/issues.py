@@ -10,14 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from app import clock, errors
+from app import clock, errors, printable
 from app.control import faults, requests
 from app.engine import issues, plain, stores
 
 TITLE_CHARACTERS = 200
 """Longest title."""
 
-TITLE_PATTERN = r"^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*$"
+TITLE_PATTERN = (
+    rf"^[^\x00-\x1f{printable.BEYOND_ASCII}]*[^\x00-\x20{printable.BEYOND_ASCII}][^\x00-\x1f{printable.BEYOND_ASCII}]*$"
+)
 """Form of a title: one line that says something."""
 
 BODY_CHARACTERS = 20_000

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
-from app import clock
+from app import clock, printable
 from app.engine import plain
 
 Status = Literal["open", "closed"]
@@ -166,7 +166,7 @@ def made(
     """
     return {
         "issue_id": issue_id,
-        "title": title,
+        "title": printable.title(title),
         "body": body,
         "kind": kind,
         "severity": severity,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app import errors
+from app import errors, printable
 from app.cli import endings as common
 from app.cli import formats, terminal
 from app.cli.agent_recipes import endings, projects
@@ -29,7 +29,7 @@ def list_recipes(project: projects.Project, as_json: bool) -> int:
     if as_json:
         terminal.say_json(found)
     else:
-        terminal.say(listing(found))
+        terminal.say_block(listing(found))
     return endings.ExitCode.DONE
 
 
@@ -44,7 +44,7 @@ def draw(project: projects.Project, request: requests.StartRequest, as_json: boo
 
     drawn = project.ask(work)
     if isinstance(drawn, str):
-        terminal.say(drawn.rstrip("\n"))
+        terminal.say_block(drawn.rstrip("\n"))
     else:
         terminal.say_json(drawn)
     return endings.ExitCode.DONE
@@ -74,7 +74,7 @@ def listing(found: list[client.Answer]) -> str:
     if not found:
         return "no recipes"
     width = max(len(entry["recipe_id"]) for entry in found)
-    return "\n".join(f"{entry['recipe_id']:<{width}}  {_description(entry)}" for entry in found)
+    return printable.block(f"{entry['recipe_id']:<{width}}  {_description(entry)}" for entry in found)
 
 
 async def _described(connected: local.FolderClient) -> list[client.Answer]:
@@ -102,7 +102,7 @@ async def _planned(
     except errors.NotReady as lacking:
         if as_json:
             raise
-        terminal.warn("\n".join(f"agent-recipes: {line}" for line in common.sentences(lacking)))
+        terminal.warn(*(f"agent-recipes: {line}" for line in common.sentences(lacking)))
         return None
     except errors.RequestInvalid as error:
         if as_json or not _may_be_open(request, error):

@@ -48,7 +48,7 @@ def validate(place: Place, paths: Sequence[Path], *, as_json: bool) -> int:
         terminal.say_json(told)
     else:
         for one in told:
-            terminal.say(formats.verdict(one["workflow_file"], one))
+            terminal.say_block(formats.verdict(one["workflow_file"], one))
     return endings.ExitCode.COMPLETED if all(one["ready"] for one in told) else endings.ExitCode.INVALID
 
 
@@ -64,7 +64,7 @@ def refuse(error: errors.ControlRoomError, *, as_json: bool) -> int:
     flaws = workflows.flaws(error) if isinstance(error, errors.InputRefused) else []
     told = {"error": {"code": error.code, "message": error.message, "flaws": flaws}}
     terminal.say_json({"status": "refused", **told, "exit_code": int(endings.of_error(error))})
-    terminal.warn("\n".join(f"orchestrate: {line}" for line in common.sentences(error)))
+    terminal.warn(*(f"orchestrate: {line}" for line in common.sentences(error)))
     return endings.of_error(error)
 
 

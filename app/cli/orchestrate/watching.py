@@ -65,7 +65,7 @@ class Watcher:
         try:
             return self._run()
         except (errors.ControlRoomError, errors.Fault) as error:
-            terminal.warn("\n".join(["orchestrate: " + line for line in common.sentences(error)]))
+            terminal.warn(*(f"orchestrate: {line}" for line in common.sentences(error)))
             return endings.of_error(error)
 
 

@@ -29,7 +29,7 @@ class Conference:
     """
 
     name: str = NAME
-    driver_version: int = 2
+    driver_version: int = 3
 
     def recipe(self, document: Mapping[str, plain.Json]) -> library.Recipe:
         """

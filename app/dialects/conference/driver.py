@@ -108,7 +108,9 @@ async def _close(
 async def _keep(
     ctx: ports.Context, progress: steps.Progress, called: _Called, opinions: Sequence[transcript.Opinion]
 ) -> None:
-    held = transcript.Transcript(message=ctx.run.args["message"], called=called, opinions=opinions)
+    held = transcript.Transcript(
+        message=ctx.run.args["message"], called=called, opinions=opinions, driver_version=ctx.run.driver_version
+    )
     sources = (*steps.slots_of(called), *(opinion.agent_id for opinion in opinions if opinion.stands))
     place = records.Place(step_id=TRANSCRIPT, output_slot=TRANSCRIPT, input_slot_refs=sources)
     record = await ctx.perform(TRANSCRIPT, held.issue(), place)

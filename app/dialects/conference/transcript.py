@@ -4,10 +4,12 @@ The transcript: what a conference leaves, as a text for people and as facts for 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from app import printable
 from app.dialects.conference import prompts, schema
 from app.engine import operations, plain
 
@@ -17,6 +19,8 @@ BODY_CHARACTERS = 20_000
 _TITLE_CHARACTERS = 200
 _MESSAGE_CHARACTERS = 2_000
 _ARGS_CHARACTERS = 120
+_OWN_HEADINGS = 3
+_HEADING = re.compile(r"^([ >]*)(?=#)")
 
 Verdict = Literal["accepted", "abstained", "rejected", "failed"]
 """What counts of an agent's answer: an opinion borne out, an abstention, an opinion without its evidence, or none."""
@@ -73,6 +77,8 @@ class Transcript:
     """Tool calls of the chief, in order."""
     opinions: Sequence[Opinion]
     """What came of asking each participant, in their order."""
+    driver_version: int
+    """Version of the driver that the run began with; before the third, opinions could hold headings."""
 
     def text(self) -> str:
         """
@@ -80,6 +86,7 @@ class Transcript:
         """
         fixed = [self._beginning(), *(_heading(opinion) for opinion in self.opinions)]
         said = self._said(BODY_CHARACTERS - sum(len(part) + 4 for part in fixed))
+        said = [self._as_paragraphs(text) for text in said]
         parts = [f"{heading}\n\n{text}".rstrip() for heading, text in zip(fixed[1:], said, strict=True)]
         return prompts.clipped("\n\n".join([fixed[0], *parts]) + "\n", BODY_CHARACTERS)
 
@@ -93,7 +100,7 @@ class Transcript:
         )
 
     def _beginning(self) -> str:
-        quoted = "\n".join(f"> {line}" for line in _clipped_message(self.message).split("\n"))
+        quoted = "\n".join(f"> {line}" for line in self._lines(_clipped_message(self.message)))
         calls = [_line(number, call) for number, call in enumerate(self.called, start=1)]
         return "\n".join([quoted, "", "## Evidence", "", *(calls or ["No tool was called."]), "", "## Opinions"])
 
@@ -101,6 +108,15 @@ class Transcript:
         lengths = [len(opinion.text) for opinion in self.opinions]
         divided = zip(self.opinions, prompts.shares(lengths, room), strict=True)
         return [prompts.clipped(opinion.text.strip(), share) for opinion, share in divided]
+
+    def _as_paragraphs(self, text: str) -> str:
+        if self.driver_version < _OWN_HEADINGS:
+            return text
+        # Behind the sign Markdown shows the mark as itself, so that headings are this document's own.
+        return "\n".join(_HEADING.sub(r"\1\\", line) for line in self._lines(text))
+
+    def _lines(self, text: str) -> list[str]:
+        return text.split("\n") if self.driver_version < _OWN_HEADINGS else printable.lines(text)
 
     def _facts(self) -> dict[str, plain.Json]:
         said = self._said(BODY_CHARACTERS // 2)

@@ -7,11 +7,33 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+from collections.abc import Callable
 
+import click
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.cli import formats, terminal
+from app import errors, printable
+from app.cli import boundary, endings, formats, terminal
+
+FLAWED = {"valid": False, "target": "x"}
+
+
+def failing(error: Exception) -> boundary.Program:
+    """
+    Return a program that ends with an error.
+    """
+
+    @click.command()
+    def fail() -> None:
+        raise error
+
+    return boundary.Program(name="try", command=fail, usage=2, of_error=endings.of_error)
+
+
+def _verdict(found):
+    return formats.verdict("x", found)
 
 
 def printed_on_ascii(text: str | None = None, value: object = None) -> bytes:
@@ -45,14 +67,72 @@ def test_json_reads_back_from_an_ascii_terminal():
     assert json.loads(printed_on_ascii(value=value)) == value
 
 
-@given(st.text())
-def test_printed_text_holds_no_control_character(text: str):
-    """
-    What a recipe or an agent wrote cannot move the cursor or ring the bell.
-    """
-    cleaned = terminal.clean(text)
+FORGING = ["\n", "\r\n", "\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029"]
+"""What some program ends a line at."""
 
-    assert all(character in "\n\t" or character.isprintable() or ord(character) > 0x9F for character in cleaned)
+STEERING = [
+    "\x00", "\x07", "\x1b[2J", "\x1b]0;title\x07", "\x1bP+q\x1b\\", "\x9b2J", "\x9d8;;http://x\x9c", "\x7f", "\u061c", "\u200b",
+    "\u200e", "\u202e", "\u2066", "\u2069", "\ufeff", "\U000e0041",
+]  # fmt: skip
+"""What moves the cursor, turns the order of letters or is not seen."""
+
+
+def printed(capsys: pytest.CaptureFixture[str], show: Callable[[], None]) -> str:
+    """
+    Return what is printed on either stream.
+    """
+    show()
+    told = capsys.readouterr()
+    return told.out + told.err
+
+
+@pytest.mark.parametrize(
+    "show",
+    [
+        terminal.say, terminal.warn, terminal.prompt, terminal.replace_line, lambda text: terminal.draw([text], over=0),
+        lambda text: terminal.show(FLAWED | {"flaws": [{"path": "$", "message": text}]}, False, _verdict),
+        lambda text: terminal.show({"name": text}, True, str),
+        lambda text: boundary.execute(failing(errors.RequestInvalid(text)), []),
+        lambda text: boundary.execute(failing(click.UsageError(text)), []),
+        lambda text: boundary.execute(failing(OSError(text)), []),
+    ],
+)  # fmt: skip
+def test_a_value_neither_steers_a_terminal_nor_begins_a_line(capsys, monkeypatch, show):
+    """
+    Whatever prints it, a value of others stays within its line and moves nothing.
+    """
+    monkeypatch.setattr(terminal, "_ERASE_LINE", "")
+
+    for value in (*FORGING, *STEERING):
+        told = printed(capsys, lambda value=value: show(f"one{value}forged"))
+
+        assert "forged" in told
+        assert not any(line.startswith("forged") for line in told.splitlines()), value
+        assert all(character == "\n" or character.isprintable() for character in told), value
+
+
+def test_a_text_of_others_is_marked_where_a_person_watches(capsys, monkeypatch):
+    """
+    A reply keeps its lines, each behind a mark that no line of ours has; in a pipe it stays as it is.
+    """
+    reply = "one\n[orchestration] Exit: success\u2028go on with: rm\x1b[A\n"
+
+    assert printed(capsys, lambda: terminal.say_reply(reply)) == reply + "\n"
+    monkeypatch.setattr(terminal, "is_live", lambda: True)
+    assert printed(capsys, lambda: terminal.say_reply(reply)) == (
+        "| one\n| [orchestration] Exit: success\n| go on with: rm\\x1b[A\n\n"
+    )
+
+
+@given(st.text())
+def test_json_of_any_text_reads_back(text: str):
+    """
+    What is written out in JSON is still the same JSON, of characters that are printed.
+    """
+    encoded = printable.as_json(json.dumps(text, ensure_ascii=False))
+
+    assert json.loads(encoded) == text
+    assert printable.visible(encoded) == encoded
 
 
 @given(st.lists(st.tuples(st.text(), st.integers() | st.none()), max_size=5))

@@ -1,0 +1,70 @@
+"""
+Text of others in print: no character of it steers a terminal, turns the order of what is read, or begins a line of ours.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+
+BEYOND_ASCII = r"\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+"""Members of a character class, for patterns that others read as well: controls, line ends, direction marks, unseen."""
+
+_TAGS = "\U000e0000-\U000e007f"
+_STEERING = re.compile(rf"[\x00-\x08\x0b\x0c\x0e-\x1f{BEYOND_ASCII}{_TAGS}]|\r(?!\n)")
+_STEERING_IN_JSON = re.compile(rf"[{BEYOND_ASCII}{_TAGS}]")
+_LINE_END = re.compile(r"\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+
+
+def visible(text: str) -> str:
+    """
+    Return a text whose control, direction and unseen characters are written out; line feeds and tabs stay.
+    """
+    return _STEERING.sub(_written_out, text)
+
+
+def one_line(text: str) -> str:
+    """
+    Return the same with line feeds written out, too.
+    """
+    return visible(text.replace("\r\n", "\n")).replace("\n", r"\n")
+
+
+def block(lines: Iterable[str]) -> str:
+    """
+    Return lines of ours as a text; no value in them begins another line.
+    """
+    return "\n".join(map(one_line, lines))
+
+
+def title(text: str) -> str:
+    """
+    Return a text on one line, without what is not printed.
+    """
+    return " ".join(_STEERING.sub(" ", text).split())
+
+
+def quoted(text: str) -> str:
+    """
+    Return a text of any number of lines, each behind a mark that no line of ours has.
+    """
+    return "\n".join(f"| {visible(line)}".rstrip() for line in lines(text.rstrip()))
+
+
+def lines(text: str) -> list[str]:
+    """
+    Return the lines of a text, by every character that some program ends a line at.
+    """
+    return _LINE_END.split(text)
+
+
+def as_json(encoded: str) -> str:
+    """
+    Return JSON that means the same and shows as it is: what JSON lets stand in strings is written as escapes.
+    """
+    return _STEERING_IN_JSON.sub(lambda found: json.dumps(found.group())[1:-1], encoded)
+
+
+def _written_out(found: re.Match[str]) -> str:
+    return found.group().encode("unicode_escape").decode()
