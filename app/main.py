@@ -17,7 +17,7 @@ import fastapi
 import uvicorn
 import uvloop
 
-from app import __version__, bootstrap, clock, errors, settings, telemetry
+from app import __version__, bootstrap, errors, settings, telemetry
 from app.api import connections, desk, http_protocol, service, ws_protocol
 from app.execution import stop_signals
 
@@ -145,8 +145,7 @@ def configuration(app: fastapi.FastAPI, server: settings.ServerSettings) -> uvic
     """
     Return how the application is served.
     """
-    warnings = connections.Warnings(clock.SystemClock().monotonic)
-    counted = connections.Connections(connections.limits(server), warnings)
+    counted = connections.Connections(connections.limits(server), app.state.warnings)
     return uvicorn.Config(
         app,
         # Uvicorn takes whatever makes a protocol.

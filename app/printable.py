@@ -1,5 +1,5 @@
 """
-Text of others in print: no character of it steers a terminal, turns the order of what is read, or begins a line of ours.
+Text of others in print: it steers no terminal, turns no order of letters, and begins no line of ours.
 """
 
 from __future__ import annotations

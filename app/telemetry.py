@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
@@ -19,8 +20,12 @@ from app import clock, printable
 METRICS_TYPE = exposition.CONTENT_TYPE_LATEST
 """Media type of `Metrics.text`."""
 
+QUIET_SECONDS = 60.0
+"""Time for which a warning that strangers cause is not repeated, however often they do."""
+
 _STEP_BUCKETS = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 120, 300, 600, 1800)
 _HTTP_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30, 60)
+_MOST_OF_LIBRARIES = 10
 _OWN = frozenset({"app", "control_room", "orchestrate"})
 _USUAL = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "color_message"}
 
@@ -72,8 +77,51 @@ def handler(stream: TextIO, mask: Callable[[Any], Any]) -> logging.Handler:
     """
     lines = logging.StreamHandler(stream)
     lines.setFormatter(JsonLines(mask))
-    lines.addFilter(lambda record: record.levelno >= logging.WARNING or record.name.partition(".")[0] in _OWN)
+    lines.addFilter(lambda record: record.levelno >= logging.WARNING or _is_own(record))
+    lines.addFilter(Repeats(clock.SystemClock().monotonic, _MOST_OF_LIBRARIES).filter)
     return lines
+
+
+class Repeats:
+    """
+    Let through what is written again and again only now and then, with the number of times that it was left out.
+    """
+
+    def __init__(self, now: Callable[[], float], most: int = 1) -> None:
+        """
+        Args:
+            now: Seconds that only go forward.
+            most: How often each thing is let through within `QUIET_SECONDS`.
+        """
+        self._now = now
+        self._most = most
+        self._seen: dict[Hashable, tuple[float, int]] = {}
+
+    def left_out(self, what: Hashable) -> int | None:
+        """
+        Return how often this was left out since it was last let through; None: now it is left out, too.
+        """
+        began, count = self._seen.get(what, (-math.inf, 0))
+        if self._now() - began >= QUIET_SECONDS:
+            self._seen[what] = (self._now(), 1)
+            return max(count - self._most, 0)
+        self._seen[what] = (began, count + 1)
+        return 0 if count < self._most else None
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """
+        Judge a library's record by the place that wrote it: strangers cause it as often as they like.
+        """
+        if _is_own(record):
+            return True
+        found = self.left_out((record.name, record.pathname, record.lineno))
+        if found:
+            record.left_out = found
+        return found is not None
+
+
+def _is_own(record: logging.LogRecord) -> bool:
+    return record.name.partition(".")[0] in _OWN
 
 
 class Metrics:

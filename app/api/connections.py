@@ -11,13 +11,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from app import settings
+from app import settings, telemetry
 
 STALLED_SECONDS = 30.0
 """Time within which a client must take some of what waits for it."""
-
-QUIET_SECONDS = 60.0
-"""Time for which a warning of one kind is not repeated, however often strangers cause it."""
 
 MOST_REFUSED = 64
 """Connections beyond the limit that are still told so; further ones are dropped without a word."""
@@ -115,20 +112,15 @@ class Warnings:
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        self._quiet_until: dict[str, float] = {}
-        self._left_out: Counter[str] = Counter()
+        self._repeats = telemetry.Repeats(now)
 
     def tell(self, code: str, message: str, address: str) -> None:
         """
         Write a warning, or count it for the next one of its kind.
         """
-        if self._now() < self._quiet_until.get(code, 0.0):
-            self._left_out[code] += 1
-            return
-        self._quiet_until[code] = self._now() + QUIET_SECONDS
-        extra = {"code": code, "client": address, "left_out": self._left_out.pop(code, 0)}
-        _LOG.warning("a connection was refused: %s", message, extra=extra)
+        left_out = self._repeats.left_out(code)
+        if left_out is not None:
+            _LOG.warning("refused: %s", message, extra={"code": code, "client": address, "left_out": left_out})
 
 
 class StallWatch:

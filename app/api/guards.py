@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import base64
 import hmac
+import ipaddress
+import re
 from collections.abc import Iterable
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app import settings
-from app.api import problems, tickets
+from app.api import connections, problems, tickets
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """Answered without a token: they tell nothing that a port scan would not."""
@@ -25,6 +27,10 @@ BEARER_PREFIX = "control-room.bearer."
 
 _UNAUTHORIZED = "the header `Authorization: Bearer TOKEN` is missing or wrong"
 _TICKET_REFUSED = "the ticket is used up, expired or unknown; POST /api/tickets issues another one"
+_HOST = re.compile(
+    r"(?:\[(?P<address>[0-9A-Fa-f:.]{2,45})\]|(?P<name>[A-Za-z0-9_-][A-Za-z0-9._-]{0,253}))(?::(?P<port>[0-9]{0,5}))?"
+)
+_LARGEST_PORT = 65535
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared with, never listened on
 
@@ -34,10 +40,12 @@ class SiteGuard:
     Refuse an unknown `Host` and a foreign `Origin`.
     """
 
-    def __init__(self, app: ASGIApp, server: settings.ServerSettings) -> None:
+    def __init__(self, app: ASGIApp, server: settings.ServerSettings, warnings: connections.Warnings) -> None:
         self._app = app
+        self._warnings = warnings
         own = () if server.host in _WILDCARDS else (server.host,)
-        self._hosts = frozenset(name.lower().strip("[]") for name in (*_LOOPBACK_NAMES, *own, *server.allowed_hosts))
+        named = (*_LOOPBACK_NAMES, *own, *server.allowed_hosts)
+        self._hosts = frozenset(filter(None, (host_name(f"[{name}]") or host_name(name) for name in named)))
         self._origins = frozenset(origin.lower().rstrip("/") for origin in server.allowed_origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -48,11 +56,12 @@ class SiteGuard:
         if refusal is None:
             await self._app(scope, receive, send)
         else:
+            self._warnings.tell(refusal.code, refusal.detail, address(scope))
             await refuse(refusal, scope, receive, send)
 
     def _refusal(self, headers: Headers) -> problems.Problem | None:
         hosts = headers.getlist("host")
-        if len(hosts) != 1 or _name(hosts[0]) not in self._hosts:
+        if len(hosts) != 1 or host_name(hosts[0]) not in self._hosts:
             shown = hosts[0][:100] if hosts else "none"
             detail = f"Host {shown} is not served; CONTROL_ROOM_ALLOWED_HOSTS names further ones"
             return problems.of_status(400, detail, code="unknown_host")
@@ -71,9 +80,15 @@ class TokenGuard:
     """
 
     def __init__(
-        self, app: ASGIApp, token: str | None, issued: tickets.Tickets, open_paths: Iterable[str] = OPEN_PATHS
+        self,
+        app: ASGIApp,
+        token: str | None,
+        issued: tickets.Tickets,
+        warnings: connections.Warnings,
+        open_paths: Iterable[str] = OPEN_PATHS,
     ) -> None:
         self._app = app
+        self._warnings = warnings
         self._tickets = issued
         self._expected = token.encode() if token else None
         self._open_paths = frozenset(open_paths)
@@ -90,7 +105,9 @@ class TokenGuard:
         else:
             challenge = {"WWW-Authenticate": "Bearer"}
             detail = _UNAUTHORIZED if ticket is None else _TICKET_REFUSED
-            await refuse(problems.of_status(401, detail, headers=challenge), scope, receive, send)
+            refusal = problems.of_status(401, detail, headers=challenge)
+            self._warnings.tell(refusal.code, detail, address(scope))
+            await refuse(refusal, scope, receive, send)
 
     def _lets_in(self, scope: Scope) -> bool:
         if self._expected is None or scope["type"] == "lifespan" or scope["path"] in self._open_paths:
@@ -121,8 +138,24 @@ def _offers(expected: bytes, scope: Scope) -> bool:
     return any(hmac.compare_digest(one.encode(), encoded) for one in found)
 
 
-def _name(host: str) -> str:
-    host = host.lower()
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0].rstrip(".")
+def host_name(host: str) -> str | None:
+    """
+    Return the name or address of a `Host` header, in one spelling; None where it has no form of one (RFC 9110, 7.2).
+    """
+    found = _HOST.fullmatch(host)
+    if found is None or int(found["port"] or 0) > _LARGEST_PORT:
+        return None
+    if found["name"] is not None:
+        return found["name"].lower().removesuffix(".")
+    try:
+        bracketed = ipaddress.IPv6Address(found["address"])
+    except ValueError:
+        return None
+    return str(bracketed.ipv4_mapped or bracketed)
+
+
+def address(scope: Scope) -> str:
+    """
+    Return the address that a request comes from.
+    """
+    return str((scope.get("client") or ("unknown",))[0])

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -23,6 +24,8 @@ SLICES_AT_ONCE = 4
 LINGER_SECONDS = 2.0
 """Time for which a refused client may go on sending, so that it reads why instead of a reset."""
 
+_ABSOLUTE = re.compile(rb"https?://(?P<authority>[^/?#@]*)(?P<rest>[/?].*)?", re.IGNORECASE)
+_VERSIONS = ("1.0", "1.1")
 _UNKNOWN = "unknown"
 _NOTHING, _HEAD, _BODY = "nothing", "head", "body"
 
@@ -30,6 +33,12 @@ _NOTHING, _HEAD, _BODY = "nothing", "head", "body"
 class TooManyHeaders(Exception):
     """
     The parser has found more headers than a request may have.
+    """
+
+
+class NotHttp(Exception):
+    """
+    The parser lets pass what is of another version, or about neither a path nor a whole address.
     """
 
 
@@ -133,9 +142,14 @@ class Protocol(httptools_impl.HttpToolsProtocol):
         """
         Note that the head is over.
         """
+        if self.parser.get_http_version() not in _VERSIONS:
+            raise NotHttp
+        if not self.url.startswith(b"/"):
+            self._take_authority()
+        super().on_headers_complete()
+        # Not before: a target that is none ends the request here, and there is nothing yet that has a body.
         self._moved = self._in_body = True
         self._in_head = False
-        super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         """
@@ -211,11 +225,23 @@ class Protocol(httptools_impl.HttpToolsProtocol):
         else:
             self._refuse(400, "malformed_request", "the request is not HTTP/1.1")
 
+    def _should_upgrade(self) -> bool:
+        return self.parser.get_http_version() != "1.0" and super()._should_upgrade()
+
     def _unsupported_upgrade_warning(self) -> None:
         # Uvicorn would write a line for each; the client is answered as if it had not asked.
         return
 
     # -- parsing
+
+    def _take_authority(self) -> None:
+        # An authority in the target counts, whatever the Host says (RFC 9112, 3.2.2).
+        found = _ABSOLUTE.fullmatch(self.url)
+        if found is None:
+            raise NotHttp
+        self.url = b"/" + (found["rest"] or b"").removeprefix(b"/")
+        others = [header for header in self.headers if header[0] != b"host"]
+        self.headers[:] = [*others, (b"host", found["authority"])]
 
     def _go_on(self) -> None:
         for _ in range(SLICES_AT_ONCE):

@@ -17,6 +17,9 @@ from app.engine import plain
 MEDIA_TYPE = "application/problem+json"
 """Media type of a problem document."""
 
+NO_SNIFFING = (b"x-content-type-options", b"nosniff")
+"""Header of every answer: no browser takes it for another type, scripts among them, than it says."""
+
 TYPE_PREFIX = "urn:control-room:problem:"
 """Beginning of a problem's `type`; its `code` follows."""
 
@@ -73,7 +76,7 @@ class Problem:
         answer = self.response()
         head = b"".join(b"%b: %b\r\n" % header for header in answer.raw_headers)
         status = f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}\r\n".encode()
-        return b"%b%bconnection: close\r\n\r\n%b" % (status, head, bytes(answer.body))
+        return b"%b%b%b: %b\r\nconnection: close\r\n\r\n%b" % (status, head, *NO_SNIFFING, bytes(answer.body))
 
 
 def of_status(

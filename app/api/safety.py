@@ -12,6 +12,7 @@ from app import clock, errors
 from app.api import errors as http_errors
 from app.api import problems
 
+_STARTS = frozenset({"http.response.start", "websocket.http.response.start", "websocket.accept"})
 _LOG = logging.getLogger("control_room.api")
 
 
@@ -28,23 +29,25 @@ class Safety:
         """
         Serve a request; an answer that has begun cannot be changed, so it is broken off.
         """
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         begun = False
 
         async def noted(message: Message) -> None:
             nonlocal begun
             begun = True
+            if message["type"] in _STARTS:
+                message = {**message, "headers": [*message.get("headers", ()), problems.NO_SNIFFING]}
             await send(message)
 
+        if scope["type"] != "http":
+            await self._app(scope, receive, noted)
+            return
         try:
             await self._app(scope, receive, noted)
         except (Exception, errors.Fault) as error:
             problem = self._problem(scope, error)
             if begun:
                 raise
-            await problem.response()(scope, receive, send)
+            await problem.response()(scope, receive, noted)
 
     def _problem(self, scope: Scope, error: Exception | errors.Fault) -> problems.Problem:
         known = http_errors.problem(error) if isinstance(error, errors.ControlRoomError | errors.Fault) else None

@@ -16,6 +16,7 @@ import app as program
 from app import clock, settings
 from app.api import (
     conferences,
+    connections,
     document,
     errors,
     gates,
@@ -50,6 +51,7 @@ def create(
     Return the application; `lifespan` puts the desk at `app.state.desk`, and until then routes answer 503.
     """
     issued = tickets.Tickets(clock.SystemClock(), clock.RandomIds())
+    warnings = connections.Warnings(clock.SystemClock().monotonic)
     api = FastAPI(
         title="Control Room",
         version=program.__version__,
@@ -61,7 +63,7 @@ def create(
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
         lifespan=lifespan,
-        middleware=_middleware(server, issued),
+        middleware=_middleware(server, issued, warnings),
     )
     for router in (
         runs.router,
@@ -78,12 +80,15 @@ def create(
         api.include_router(router, dependencies=[Depends(known_fields.check_parameters)])
     api.include_router(ws.router)
     api.state.tickets = issued
+    api.state.warnings = warnings
     errors.install(api)
     document.install(api)
     return api
 
 
-def _middleware(server: settings.ServerSettings, issued: tickets.Tickets) -> list[Middleware]:
+def _middleware(
+    server: settings.ServerSettings, issued: tickets.Tickets, warnings: connections.Warnings
+) -> list[Middleware]:
     origins = list(server.allowed_origins)
     shared = Middleware(
         CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"], expose_headers=EXPOSED_HEADERS
@@ -91,9 +96,9 @@ def _middleware(server: settings.ServerSettings, issued: tickets.Tickets) -> lis
     return [
         Middleware(measuring.Measuring, clock=clock.SystemClock()),
         Middleware(safety.Safety, ids=clock.RandomIds()),
-        Middleware(guards.SiteGuard, server=server),
+        Middleware(guards.SiteGuard, server=server, warnings=warnings),
         *([shared] if origins else []),
-        Middleware(guards.TokenGuard, token=server.api_token, issued=issued),
+        Middleware(guards.TokenGuard, token=server.api_token, issued=issued, warnings=warnings),
         Middleware(payloads.Payloads, max_bytes=server.max_body_bytes),
         Middleware(heads.Heads),
         Middleware(polling.Polls),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.http11 import MAX_LINE_LENGTH
+from websockets import http11, server, typing
 
 from app.api import connections, problems, ws_messages
 
@@ -29,6 +29,7 @@ class Protocol(WebSocketsSansIOProtocol):
 
     def __init__(self, config: Any, *args: Any, gone: Callable[[], None] | None = None, **named: Any) -> None:
         super().__init__(config, *args, **named)
+        self.conn = _Handshakes(max_size=config.ws_max_size, logger=self.conn.logger)
         self._sieve = Sieve(config.ws_max_size)
         self._stall = connections.StallWatch(self.loop)
         self._gone = gone
@@ -45,6 +46,14 @@ class Protocol(WebSocketsSansIOProtocol):
             if not self.handshake_initiated:
                 # The head is whole when it comes here, so a line is longer than the library reads.
                 self._refuse_head()
+
+    async def send(self, message: Any) -> None:
+        """
+        Send a message; with a refusal the handshake is over, which Uvicorn would log as a fault otherwise.
+        """
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
+            self.handshake_complete = True
 
     async def receive(self) -> Any:
         """
@@ -88,7 +97,7 @@ class Protocol(WebSocketsSansIOProtocol):
         super().shutdown()
 
     def _refuse_head(self) -> None:
-        detail = f"a line in the head of a WebSocket's request has at most {MAX_LINE_LENGTH} bytes"
+        detail = f"a line in the head of a WebSocket's request has at most {http11.MAX_LINE_LENGTH} bytes"
         self.transport.write(problems.of_status(431, detail, code="head_too_large").written())
         self.transport.close()
 
@@ -115,6 +124,14 @@ class Protocol(WebSocketsSansIOProtocol):
         if self._sieve.more and self.queue.empty() and self.writable.is_set() and not self._turn:
             self._turn = True
             self.loop.call_soon(self._take_more)
+
+
+class _Handshakes(server.ServerProtocol):
+    def reject(self, status: typing.StatusLike, text: str) -> http11.Response:
+        response = super().reject(status, text)
+        name, value = problems.NO_SNIFFING
+        response.headers[name.decode()] = value.decode()
+        return response
 
 
 class Sieve:

@@ -70,7 +70,7 @@ def _refuse_bytes(arguments: Sequence[str]) -> None:
 
 def _show(error: click.ClickException) -> None:
     # The words given on the command line stand in it, names of files among them.
-    error.message = printable.one_line(error.message or "")
+    error.message = printable.one_line(error.message or "")  # type: ignore[misc]
     told = io.StringIO()
     error.show(told)
     terminal.warn(*told.getvalue().rstrip("\n").split("\n"))

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from uvicorn.protocols.http import httptools_impl
 
-from app import settings
+from app import settings, telemetry
 from app.api import connections, http_protocol
 from tests.integration import listening, served
 from tests.integration.project import Project
@@ -310,7 +310,7 @@ def test_warnings_are_few(caplog: pytest.LogCaptureFixture) -> None:
     warnings = connections.Warnings(lambda: now)
     with caplog.at_level(logging.WARNING):
         for number in range(1000):
-            now = connections.QUIET_SECONDS if number == 999 else 0.0
+            now = telemetry.QUIET_SECONDS if number == 999 else 0.0
             warnings.tell("head_too_large", "too large", "192.0.2.1")
         warnings.tell("head_too_slow", "too slow", "192.0.2.1")
 

@@ -83,6 +83,38 @@ def test_of_libraries_only_warnings_are_written():
     assert [line["logger"] for line in lines(stream)] == ["app.x", "app.x", "uvicorn.error"]
 
 
+def test_a_log_line_is_one_line_wherever_it_is_read():
+    """
+    No value ends a line for any program that reads the log, or steers the terminal that shows it.
+    """
+    stream = io.StringIO()
+    telemetry.write_logs("info", stream)
+
+    value = "a\n\r\x0b\x1b[2J\x85\u2028\u2029\x9b\u202e\U000e0041b"
+    logging.getLogger("app.x").info("refused: %s", value, extra={"path": value})
+
+    assert stream.getvalue().rstrip("\n").isprintable()
+    assert lines(stream)[0]["path"] == value
+
+
+def test_what_libraries_repeat_is_counted():
+    """
+    What one place of a library warns of again and again is left out after some times, and counted a minute later.
+    """
+    now = 0.0
+    repeats = telemetry.Repeats(lambda: now, most=2)
+    records = [
+        logging.LogRecord(name, logging.WARNING, "p.py", 1, "x", (), None) for name in ["uvicorn"] * 5 + ["app.x"] * 5
+    ]
+    passed = [repeats.filter(record) for record in records]
+    now = telemetry.QUIET_SECONDS
+    late = logging.LogRecord("uvicorn", logging.WARNING, "p.py", 1, "x", (), None)
+
+    assert passed == [True] * 2 + [False] * 3 + [True] * 5
+    assert repeats.filter(late)
+    assert vars(late)["left_out"] == 3
+
+
 def test_level_leaves_out_what_is_below_it():
     """
     Below the chosen level nothing is written.

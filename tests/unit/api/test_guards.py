@@ -10,7 +10,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp
 
 from app import clock, settings
-from app.api import guards, tickets
+from app.api import connections, guards, tickets
 
 APP: ASGIApp = PlainTextResponse("served")
 
@@ -26,25 +26,43 @@ def site(**facts: object) -> guards.SiteGuard:
     """
     Return the guard of a service with these settings.
     """
-    return guards.SiteGuard(APP, settings.ServerSettings(**facts))  # type: ignore[arg-type]
+    return guards.SiteGuard(APP, settings.ServerSettings(**facts), warnings())  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "host", ["127.0.0.1:8000", "localhost", "LOCALHOST:1", "localhost.", "[::1]:8000", "room.example:80"]
-)
+def warnings() -> connections.Warnings:
+    """
+    Return what writes refusals to the log.
+    """
+    return connections.Warnings(clock.FakeClock().monotonic)
+
+
+SERVED = """
+127.0.0.1:8000 localhost LOCALHOST:1 localhost. localhost.:8000 localhost: [::1] [::1]:8000 [::1]: [0:0::0:1]
+[::ffff:127.0.0.1] [::FFFF:7F00:1]:80 room.example:80 [2001:db8::1] [2001:DB8:0::1]:80 [fd00::1]
+""".split()
+
+REFUSED = """
+evil.example 127.0.0.1.evil.example localhost.evil.example:8000 [::2] [::1 ::1] ::1 [] [[::1]] [::1]x [::1]:x [::1%lo]
+[::1]:80:80 [localhost] [127.0.0.1] [::ffff:127.0.0.2] localhost.. . localhost:80:80 localhost:65536 localhost:-1
+localhost:+1 localhost:１ me@localhost localhost/ localhost? localhost# localhost,localhost 127.1 0x7f.0.0.1 2130706433
+lоcalhost ｌocalhost 0.0.0.0 [::]
+""".split()
+
+
+@pytest.mark.parametrize("host", SERVED)
 async def test_known_hosts_are_served(host: str) -> None:
-    """Loopback names and those of the settings are served, on any port and in any case."""
-    async with client(site(allowed_hosts=("room.example",))) as http:
+    """Loopback names and those of the settings are served, on any port and in any spelling."""
+    async with client(site(allowed_hosts=("room.example", "2001:db8::1", "[fd00::1]"))) as http:
         answer = await http.get("/", headers={"Host": host})
 
     assert answer.text == "served"
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8000", "", "[::2]"])
+@pytest.mark.parametrize("host", [*REFUSED, "", "localhost, localhost", "localhost\tx"])
 async def test_an_unknown_host_is_refused(host: str) -> None:
-    """A name that somebody else points at this address is refused with 400."""
+    """A name that somebody else points at this address, or what is no name at all, is refused with 400."""
     async with client(site()) as http:
-        answer = await http.get("/", headers={"Host": host})
+        answer = await http.get("/", headers={b"Host": host.encode()})
 
     assert answer.status_code == 400
     assert answer.json()["code"] == "unknown_host"
@@ -97,7 +115,7 @@ async def test_a_foreign_origin_is_refused(origin: str, status: int) -> None:
 async def test_a_token_is_asked_for(header: str, status: int) -> None:
     """With a token in the settings, every request must carry it."""
     async with client(
-        guards.TokenGuard(APP, "the-right-token-1", tickets.Tickets(clock.FakeClock(), clock.RandomIds()))
+        guards.TokenGuard(APP, "the-right-token-1", tickets.Tickets(clock.FakeClock(), clock.RandomIds()), warnings())
     ) as http:
         answer = await http.get("/", headers=[(b"Authorization", header.encode())])
 
@@ -108,7 +126,7 @@ async def test_a_token_is_asked_for(header: str, status: int) -> None:
 async def test_health_needs_no_token() -> None:
     """Whoever watches the service needs no token to see that it lives."""
     async with client(
-        guards.TokenGuard(APP, "the-right-token-1", tickets.Tickets(clock.FakeClock(), clock.RandomIds()))
+        guards.TokenGuard(APP, "the-right-token-1", tickets.Tickets(clock.FakeClock(), clock.RandomIds()), warnings())
     ) as http:
         statuses = [(await http.get(path)).status_code for path in ("/healthz", "/readyz", "/metrics", "/healthz/x")]
 
@@ -117,7 +135,33 @@ async def test_health_needs_no_token() -> None:
 
 async def test_without_a_token_nothing_is_asked() -> None:
     """A service on loopback without a token answers everybody there."""
-    async with client(guards.TokenGuard(APP, None, tickets.Tickets(clock.FakeClock(), clock.RandomIds()))) as http:
+    async with client(
+        guards.TokenGuard(APP, None, tickets.Tickets(clock.FakeClock(), clock.RandomIds()), warnings())
+    ) as http:
         answer = await http.get("/")
 
     assert answer.status_code == 200
+
+
+async def test_strangers_cannot_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Many refusals of a kind are one line in the log until a minute has passed, and then one that counts them."""
+    time = clock.FakeClock()
+    told = connections.Warnings(time.monotonic)
+    issued = tickets.Tickets(time, clock.RandomIds())
+    guarded = guards.SiteGuard(
+        guards.TokenGuard(APP, "the-right-token-1", issued, told), settings.ServerSettings(), told
+    )
+    async with client(guarded) as http:
+        for passing in (0, 60):
+            time.advance(passing)
+            for headers in (
+                {"Host": "evil.example"},
+                {"Origin": "http://evil.example"},
+                {"Authorization": "Bearer no"},
+            ):
+                for _ in range(100):
+                    await http.get("/", headers=headers)
+
+    found = [(vars(record)["code"], vars(record)["left_out"]) for record in caplog.records]
+    codes = ("unknown_host", "foreign_origin", "unauthorized")
+    assert found == [(code, left_out) for left_out in (0, 99) for code in codes]

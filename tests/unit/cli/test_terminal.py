@@ -5,6 +5,7 @@ What is printed survives any terminal, and steers none.
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 from collections.abc import Callable
@@ -71,8 +72,8 @@ FORGING = ["\n", "\r\n", "\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029
 """What some program ends a line at."""
 
 STEERING = [
-    "\x00", "\x07", "\x1b[2J", "\x1b]0;title\x07", "\x1bP+q\x1b\\", "\x9b2J", "\x9d8;;http://x\x9c", "\x7f", "\u061c", "\u200b",
-    "\u200e", "\u202e", "\u2066", "\u2069", "\ufeff", "\U000e0041",
+    "\x00", "\x07", "\x1b[2J", "\x1b]0;title\x07", "\x1bP+q\x1b\\", "\x9b2J", "\x9d8;;http://x\x9c", "\x7f", "\u061c",
+    "\u200b", "\u200e", "\u202e", "\u2066", "\u2069", "\ufeff", "\U000e0041",
 ]  # fmt: skip
 """What moves the cursor, turns the order of letters or is not seen."""
 
@@ -104,7 +105,7 @@ def test_a_value_neither_steers_a_terminal_nor_begins_a_line(capsys, monkeypatch
     monkeypatch.setattr(terminal, "_ERASE_LINE", "")
 
     for value in (*FORGING, *STEERING):
-        told = printed(capsys, lambda value=value: show(f"one{value}forged"))
+        told = printed(capsys, functools.partial(show, f"one{value}forged"))
 
         assert "forged" in told
         assert not any(line.startswith("forged") for line in told.splitlines()), value

@@ -1,0 +1,124 @@
+"""
+Whatever bytes a stranger writes on a socket: a refusal or the end of the connection, soon, and others are served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+from collections.abc import AsyncIterator, Iterable
+
+import pytest
+
+from tests.integration import listening, raw_http, served
+from tests.integration.project import Project
+
+PATIENCE = {"head_seconds": 0.3, "body_seconds": 0.3}
+"""Settings under which what never comes to its end is not waited for long."""
+
+AT_ONCE = 32
+"""Connections at a time."""
+
+_STATUS = re.compile(rb"^HTTP/1\.1 (\d{3}) ", re.MULTILINE)
+_OPENED = b"HTTP/1.1 101 "
+_HEAD = re.compile(rb"HTTP/1\.1 \d{3} [^\r]*\r\n(?:[^\r\n]+\r\n)*\r\n")
+
+
+@pytest.fixture
+async def service(project: Project, caplog: pytest.LogCaptureFixture) -> AsyncIterator[listening.Listening]:
+    """
+    Return the service on a loopback port; at its end its log holds nothing worse than refusals.
+    """
+    caplog.set_level(logging.WARNING)
+    async with listening.on_a_port(project, **PATIENCE) as service:
+        yield service
+    worse = [record for record in caplog.records if record.exc_info or record.levelno >= logging.ERROR]
+    assert worse == []
+
+
+async def told(service: listening.Listening, sent: bytes, *, byte_by_byte: bool = False) -> bytes:
+    """
+    Return all that is answered until the service closes the connection.
+    """
+    reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
+    answer = b""
+    with contextlib.suppress(ConnectionError):
+        for part in [sent[place : place + 1] for place in range(len(sent))] if byte_by_byte else [sent]:
+            writer.write(part)
+            await writer.drain()
+    with contextlib.suppress(ConnectionError):
+        async with asyncio.timeout(served.PATIENCE_SECONDS):
+            # A WebSocket that was opened is not talked to.
+            while not answer.startswith(_OPENED) and (part := await reader.read(65536)):
+                answer += part
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+    return answer
+
+
+async def all_told(service: listening.Listening, cases: Iterable[bytes], *, byte_by_byte: bool = False) -> list[bytes]:
+    """
+    Return what is answered to each of many; others are answered meanwhile.
+    """
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def one(sent: bytes) -> bytes:
+        async with room:
+            answer = await told(service, sent, byte_by_byte=byte_by_byte)
+            assert (await service.http.get("/healthz")).status_code == 200
+            return answer
+
+    return list(await asyncio.gather(*map(one, cases)))
+
+
+def statuses(answer: bytes) -> list[int]:
+    """
+    Return the statuses of all answers on a connection, interim ones left out.
+    """
+    return [status for status in map(int, _STATUS.findall(answer)) if status >= 200]
+
+
+@pytest.mark.parametrize("byte_by_byte", [False, True])
+async def test_every_kind_of_junk_is_refused(service: listening.Listening, byte_by_byte: bool) -> None:
+    """One refusal or none ends the connection; what is only unusual is served, however the bytes come."""
+    refused = await all_told(service, raw_http.REFUSED.values(), byte_by_byte=byte_by_byte)
+    answered = await all_told(service, raw_http.SERVED.values(), byte_by_byte=byte_by_byte)
+    found = dict(zip(raw_http.REFUSED, map(statuses, refused), strict=True))
+
+    assert {
+        name: codes for name, codes in found.items() if codes and not (len(codes) == 1 and 400 <= codes[0] < 500)
+    } == {}
+    assert dict(zip(raw_http.SERVED, map(statuses, answered), strict=True)) == {name: [200] for name in raw_http.SERVED}
+    assert all(
+        b"x-content-type-options: nosniff" in head.lower() for answer in refused for head in _HEAD.findall(answer)
+    )
+
+
+@pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.slow)])
+async def test_what_breaks_off_is_not_waited_for(service: listening.Listening, step: int) -> None:
+    """A request that is cut off anywhere ends with the time that it has, whatever it would have become."""
+    cut = [
+        sent[:place]
+        for sent in (raw_http.WHOLE, raw_http.CHUNKED, raw_http.UPGRADE)
+        for place in range(1, len(sent), step)
+    ]
+    answers = await all_told(service, cut)
+
+    assert {tuple(statuses(answer)) for answer in answers} <= {(), (408,)}
+
+
+@pytest.mark.parametrize(
+    ("seed", "count"), [(1, 100), pytest.param(2, 5_000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
+)
+async def test_broken_requests_break_nothing(service: listening.Listening, seed: int, count: int) -> None:
+    """Requests with bytes lost, doubled, changed and mixed get no answer worse than a refusal."""
+    cases = list(raw_http.changed(seed, count))
+    answers = await all_told(service, cases)
+    worse = [
+        (sent, answer) for sent, answer in zip(cases, answers, strict=True) if max(statuses(answer), default=0) >= 500
+    ]
+
+    assert worse == []
