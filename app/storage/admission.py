@@ -72,6 +72,9 @@ class Admission:
         await self._reconciliation.once()
         found = await self._means.index.find_key(idempotency_key)
         if found is None:
+            await self._reconciliation.unread.make_sure()
+            found = await self._means.index.find_key(idempotency_key)
+        if found is None:
             return None
         if found.request_sha256 != request_sha256:
             raise _conflict(found)
@@ -101,6 +104,7 @@ class Admission:
         return await self.find_repeated(start.idempotency_key, start.request_sha256)
 
     async def _refuse_second(self, recipe_id: str) -> None:
+        await self._reconciliation.unread.make_sure()
         busy = await self._means.index.find_busy(recipe_id)
         if busy is not None:
             message = f"run {busy} of {recipe_id} is not finished"

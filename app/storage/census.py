@@ -4,6 +4,7 @@ The census: what folders tell about runs, for the rows of the index.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -35,6 +36,18 @@ def row_of(files: Disk, run_id: str, data_directory_id: str) -> IndexedRun | Non
     return _row(found, data_directory_id)
 
 
+def last_known(files: Disk, run_id: str) -> IndexedRun:
+    """
+    Return what is known of a run whose authority cannot be read now: its run.json, if that can; never its key.
+    """
+    manifest: Mapping[str, Any] = {}
+    with contextlib.suppress(errors.NotFound, errors.JournalCorrupt, errors.Unreadable):
+        manifest = adoption.read_manifest(files, run_id)
+    at = str(manifest.get("completed_at") or manifest.get("updated_at") or manifest.get("created_at") or _UNKNOWN_AT)
+    status = adoption.status_of(manifest)
+    return index.row_of(start_of(manifest, run_id), status, at, name=run_id, owner="service", keyed=False)
+
+
 def may_have_ended(files: Disk, run_id: str) -> bool:
     """
     Tell whether a run must be read as a whole to know that it is unfinished, by looking at its last decision alone.
@@ -43,7 +56,7 @@ def may_have_ended(files: Disk, run_id: str) -> bool:
     try:
         size = files.size(path)
         last = chain.last_fields(files.read(path, max(0, size - _TAIL_BYTES)))
-    except OSError:
+    except (OSError, errors.Unreadable):
         return False
     return last is None if size > _TAIL_BYTES else last is not None and last.get("kind") == decisions.DecisionKind.ENDED
 

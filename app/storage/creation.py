@@ -8,6 +8,7 @@ import contextlib
 import logging
 from dataclasses import dataclass
 
+from app import errors
 from app.engine import events, plain, runs, states, views
 from app.storage import deletion, disk, events_book, layout
 from app.storage.committer import Commit
@@ -121,7 +122,7 @@ def sweep(files: Disk) -> None:
     Remove what was being built when a process died.
     """
     for folder in layout.unfinished_folders(files.names(layout.RUNS)):
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, errors.Unreadable):
             lock = files.lock(folder)
             if lock is not None:
                 files.remove_tree(folder)

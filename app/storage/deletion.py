@@ -52,11 +52,14 @@ async def sweep(means: Means, stopping: Callable[[], bool]) -> None:
     """
     Remove what lies in the trash, one run after the other, until it is empty or the service stops.
     """
-    for name in await means.workers.run(lambda: means.disk.names(layout.TRASH)):
+    names: list[str] = []
+    with contextlib.suppress(errors.Unreadable):
+        names = await means.workers.run(lambda: means.disk.names(layout.TRASH))
+    for name in names:
         if stopping():
             return
         means.probes.reach("storage.delete.before_sweep")
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, errors.Unreadable):
             # As long as the commit log mentions a run, its folder in the trash tells that it is deleted.
             await means.committer.settle(name.rpartition(".")[0])
             await means.workers.run(partial(means.disk.remove_tree, f"{layout.TRASH}/{name}"))

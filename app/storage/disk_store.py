@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import abc
 import asyncio
-import dataclasses
+import contextlib
 import logging
 import threading
 from collections.abc import Sequence
@@ -81,8 +81,11 @@ class DiskStore(abc.ABC):
         # A process may have died between a run's rename and the sync of its name.
         await means.workers.run(lambda: means.disk.sync_folder(layout.RUNS))
         if serve:
-            await means.workers.run(lambda: creation.sweep(means.disk))
-            await self._parts.plans.tell_losses()
+            # What is left behind does no harm until the next start.
+            with contextlib.suppress(errors.Unreadable):
+                await means.workers.run(lambda: creation.sweep(means.disk))
+            with contextlib.suppress(errors.Unreadable):
+                await self._parts.plans.tell_losses()
             self._sweep_soon()
 
     async def close(self) -> None:
@@ -217,14 +220,7 @@ class DiskStore(abc.ABC):
         """
         Return a run's row; a folder that turned up since the start gets one.
         """
-        layout.run_folder(run_id)
-        found = await self._parts.means.index.get_run(run_id)
-        if found is None:
-            await self._parts.reconciliation.look_at(run_id)
-            found = await self._parts.means.index.get_run(run_id)
-        if found is None:
-            raise layout.no_run(run_id)
-        return self._marked([found.summary])[0]
+        return await self._parts.reconciliation.summary(run_id)
 
     def unreadable(self, run_id: str) -> Unreadable | None:
         """
@@ -243,32 +239,34 @@ class DiskStore(abc.ABC):
         Return runs, newest first.
         """
         await self._parts.reconciliation.once()
-        return self._marked(await self._parts.means.index.list_runs(query))
+        return await self._parts.reconciliation.unread.list_runs(query)
 
     async def list_unfinished(self) -> list[stores.RunSummary]:
         """
         Return the runs that this service must continue, oldest first.
         """
         await self._parts.reconciliation.compare()
-        found = await self._parts.means.index.list_unfinished()
-        return self._marked([run for run in found if run.owner == "service"])
+        found = await self._parts.reconciliation.unread.list_unfinished()
+        return [run for run in found if run.owner == "service"]
 
     async def count_by_status(self) -> dict[str, int]:
         """
         Return how many runs are in each state that occurs.
         """
-        return await self._parts.means.index.count_by_status()
+        return await self._parts.reconciliation.unread.count_by_status()
 
     async def find_receipt(self, receipt_id: str) -> dict[str, plain.Json]:
         """
         Return a receipt.
         """
+        await self._parts.reconciliation.index_unread_receipts()
         return await self._parts.archive.receipt(receipt_id)
 
     async def list_receipts(self, query: receipts.ReceiptQuery) -> list[receipts.ListedReceipt]:
         """
         Return a page of receipts.
         """
+        await self._parts.reconciliation.index_unread_receipts()
         return await self._parts.archive.list_receipts(query)
 
     async def prove_receipt(self, receipt_id: str) -> dict[str, plain.Json]:
@@ -331,12 +329,6 @@ class DiskStore(abc.ABC):
         Make every row anew from the folders, and tell how many there are.
         """
         return await self._parts.reconciliation.rebuild()
-
-    def _marked(self, found: list[stores.RunSummary]) -> list[stores.RunSummary]:
-        unreadable = self._parts.means.read_faults.by_run()
-        if not unreadable:
-            return found
-        return [dataclasses.replace(run, unreadable=unreadable.get(run.run_id)) for run in found]
 
     @property
     def _parts(self) -> _Parts:

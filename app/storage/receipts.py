@@ -177,7 +177,7 @@ def _args(operation: dict[str, Any], content: Callable[[records.BlobRef], plain.
 def _content(files: Disk, session_id: str) -> bytes:
     try:
         return files.read(layout.receipts_file(session_id))
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return b""
 
 

@@ -18,6 +18,7 @@ from app.storage import census, layout, opening, receipts, workers
 from app.storage.index import IndexedRun
 from app.storage.issues import Issues
 from app.storage.means import Means
+from app.storage.unread import Unread
 
 _CHUNK = 200
 
@@ -39,6 +40,9 @@ class Reconciliation:
         serves: bool = False,
     ) -> None:
         self._means, self._identity, self._issues, self._serves = means, identity, issues, serves
+        self.unread = Unread(means, identity)
+        """Runs that cannot be read now, and have no row."""
+        self._unread_sessions: set[str] = set()
         self._everything = index_is_new
         self._turn = asyncio.Lock()
         self._compared = False
@@ -60,6 +64,24 @@ class Reconciliation:
         """
         async with self._turn:
             await self._compare()
+
+    async def summary(self, run_id: str) -> stores.RunSummary:
+        """
+        Return a run's row, or what is known of one that cannot be read now; a folder that turned up since the start
+        gets a row.
+
+        Raises:
+            errors.NotFound: there is no such run.
+        """
+        layout.run_folder(run_id)
+        found = await self._means.index.get_run(run_id)
+        if found is None:
+            await self.look_at(run_id)
+            found = await self._means.index.get_run(run_id)
+        summary = found.summary if found is not None else self.unread.get(run_id)
+        if summary is None:
+            raise layout.no_run(run_id)
+        return self.unread.marked([summary])[0]
 
     async def rebuild(self) -> dict[str, int]:
         """
@@ -83,7 +105,7 @@ class Reconciliation:
         for run_id in sorted(suspects):
             row = await index.get_run(run_id)
             if row is None:
-                row = await self._means.workers.run(partial(census.row_of, self._means.disk, run_id, self._identity))
+                row = next(iter(await self._means.workers.run(partial(self._rows, [run_id]))), None)
             if row is not None and _ended(row.summary):
                 rows.append(_unsettled(row))
         await index.apply(rows, (), ())
@@ -102,9 +124,7 @@ class Reconciliation:
         """
         Give a folder that turned up since the start its row.
         """
-        row = await self._means.workers.run(lambda: census.row_of(self._means.disk, run_id, self._identity))
-        if row is not None:
-            await self._means.index.add_missing([row])
+        await self._means.index.add_missing(await self._means.workers.run(lambda: self._rows([run_id])))
 
     async def _compare(self) -> dict[str, int]:
         index = self._means.index
@@ -155,19 +175,36 @@ class Reconciliation:
     async def _names(self) -> list[str]:
         return await self._means.workers.run(lambda: layout.run_ids(self._means.disk.names(layout.RUNS)))
 
+    async def index_unread_receipts(self) -> None:
+        """
+        Index the receipts of sessions whose file could not be read before.
+
+        Raises:
+            errors.Unreadable: one cannot be read now either.
+        """
+        for session_id in sorted(self._unread_sessions):
+            await self._index_session(session_id)
+            self._unread_sessions.discard(session_id)
+
     async def _index_receipts(self) -> int:
         count = 0
         for session_id in await self._means.workers.run(lambda: receipts.sessions(self._means.disk)):
-            places = await self._means.workers.run(partial(receipts.scan, self._means.disk, session_id))
-            await self._means.index.add_receipts(places)
-            count += len(places)
+            try:
+                count += await self._index_session(session_id)
+            except errors.Unreadable as fault:
+                _log.warning("receipts not indexed yet: %s", fault.message)
+                self._unread_sessions.add(session_id)
         return count
+
+    async def _index_session(self, session_id: str) -> int:
+        places = await self._means.workers.run(partial(receipts.scan, self._means.disk, session_id))
+        await self._means.index.add_receipts(places)
+        return len(places)
 
     # -- on a worker
 
     def _rows(self, names: list[str]) -> list[IndexedRun]:
-        rows = (census.row_of(self._means.disk, name, self._identity) for name in names)
-        return [row for row in rows if row is not None]
+        return self.unread.rows(names)
 
     def _rows_to_settle(self, names: list[str]) -> list[IndexedRun]:
         # A power cut that took a row back may have taken the end of its run's projections: the engine opens it again.

@@ -15,21 +15,25 @@ import pytest
 from app.storage import os_disk
 
 
+CALLS = ("open", "stat", "listdir")
+"""System calls that read."""
+
+
 class ReadFaults:
     """
     Refuse system calls that read a path, and let everything else through.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._refused: dict[str, int] = {}
-        checked = {name: self._checking(getattr(os, name)) for name in ("open", "stat", "listdir")}
+        self._refused: dict[str, tuple[int, tuple[str, ...]]] = {}
+        checked = {name: self._checking(getattr(os, name)) for name in CALLS}
         monkeypatch.setattr(os_disk, "os", types.SimpleNamespace(**(vars(os) | checked)))
 
-    def refuse(self, ending: str, code: int = errno.EIO) -> None:
+    def refuse(self, ending: str, code: int = errno.EIO, calls: tuple[str, ...] = CALLS) -> None:
         """
-        Refuse whatever ends so from now on.
+        Refuse these calls for whatever path ends so from now on.
         """
-        self._refused[ending] = code
+        self._refused[ending] = code, calls
 
     def lift(self) -> None:
         """
@@ -40,8 +44,8 @@ class ReadFaults:
     def _checking(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def checked(path: Any, *args: Any, **options: Any) -> Any:
             reads = call.__name__ != "open" or not args or args[0] & os.O_ACCMODE == os.O_RDONLY
-            for ending, code in self._refused.items():
-                if reads and str(path).endswith(ending):
+            for ending, (code, calls) in self._refused.items():
+                if reads and call.__name__ in calls and str(path).endswith(ending):
                     raise OSError(code, os.strerror(code), str(path))
             return call(path, *args, **options)
 

@@ -130,3 +130,49 @@ async def test_an_unfinished_run_waits_until_it_can_be_read(
 
         assert (ended["status"], ended["unreadable"]) == ("done", None)
         assert (await listed(service, run_id))["unreadable"] is None
+
+
+async def test_a_run_without_a_row_is_shown_and_its_key_is_not_given_twice(
+    project: projects.Project, faults: ReadFaults
+) -> None:
+    """Where the index must be made anew, an unreadable run is listed by its run.json, and repeats wait for its key."""
+    request: dict[str, Any] = {"json": {"recipe_id": "quick"}, "headers": {"Idempotency-Key": "once"}}
+    async with served.in_process(project) as service:
+        run_id = (await service.http.post("/api/runs", **request)).json()["run_id"]
+        before = await service.until(run_id, "done")
+    for path in project.data.glob("index.db*"):
+        path.unlink()
+    faults.refuse(f"{run_id}/start.json")
+    async with served.in_process(project) as service:
+        shown, row = await service.show(run_id), await listed(service, run_id)
+        repeated = await service.http.post("/api/runs", **request)
+        other = await service.run("quick")
+
+        assert (shown["status"], row["status"], row["recipe_id"]) == ("done", "done", "quick")
+        assert shown["unreadable"] == row["unreadable"]
+        assert row["unreadable"]["file"] == "start.json"
+        assert (repeated.status_code, repeated.json()["code"]) == (503, "unreadable")
+        assert other["status"] == "done"
+
+        faults.lift()
+        await until_listed(service, run_id, readable=True)
+        repeated = await service.http.post("/api/runs", **request)
+
+        assert (repeated.status_code, repeated.json()["run_id"]) == (200, run_id)
+        assert await service.show(run_id) == before
+
+
+async def test_a_folder_of_runs_that_cannot_be_listed_is_no_empty_list(
+    project: projects.Project, faults: ReadFaults
+) -> None:
+    """Where the folder of all runs cannot be listed at the start, lists are put off and nothing is forgotten."""
+    run_id = await left_running(project)
+    faults.refuse("/runs", errno.EMFILE, ("listdir",))
+    async with served.in_process(project) as service:
+        refused = await service.http.get("/api/runs")
+
+        assert (refused.status_code, refused.json()["code"]) == (503, "unreadable")
+
+        faults.lift()
+
+        assert (await service.until(run_id, "done", "failed"))["status"] == "done"

@@ -74,7 +74,8 @@ class House:
         self._farewells = Errands()
         self._visits = Errands(died)
         self._visiting = False
-        self._reloads = Reloads(store, equipment.clock, self.queue)
+        self.reloads = Reloads(store, equipment.clock, self.queue, self.seats.release)
+        """Runs that are queued as soon as their folder can be taken."""
         self._patience = Patience(equipment.clock)
 
     # -- coming in
@@ -193,7 +194,7 @@ class House:
         """
         self.stopping = True
         self.seats.close()
-        self._reloads.give_up()
+        self.reloads.give_up()
         self._walks.give_up()
         await self._walks.settled()
         for stay in [stay for stay in self.stays.values() if stay.task is None]:
@@ -279,13 +280,13 @@ class House:
                 # Its steps are under way, and what comes of them waits until the folder can be taken again.
                 stay.task = None
                 stay.opened.take_back()
-                self._reloads.begin(stay.run_id)
+                self.reloads.begin(stay.run_id)
                 return
             self._give_up(stay.asleep)
         state = states.RunState.FAILED if corrupt else states.RunState.PENDING
         self._leave(stay, state, keeps_workspace=passing)
         if passing and again and not self.stopping:
-            self._reloads.begin(stay.run_id)
+            self.reloads.begin(stay.run_id)
 
     async def _runs_on(self, stay: Stay) -> bool:
         assert stay.log is not None
@@ -304,9 +305,9 @@ class House:
             if not on:
                 self._leave(stay, state, keeps_workspace=decisions.taken_since_resume and not state.finished)
         if state is states.RunState.RUNNING and not (on or self.stopping):  # a file of it cannot be read now
-            self._reloads.begin(stay.run_id)
+            self.reloads.begin(stay.run_id)
         elif state.finished and log.owes_move:
-            self._reloads.make_sure(stay.run_id)
+            self.reloads.make_sure(stay.run_id)
         return on
 
     async def _put_to_sleep(self, stay: Stay) -> None:
@@ -341,7 +342,7 @@ class House:
             return states.RunState.RUNNING
         except errors.StorageFault as fault:
             _log.error("not brought to rest: %s", fault.message, extra={"run_id": run_id, "code": fault.code})
-            self._reloads.begin(run_id)
+            self.reloads.begin(run_id)
         except (Exception, errors.Fault):  # noqa: BLE001 - one run must not take the others down
             _log.exception("the runner broke", extra={"run_id": run_id})
         return states.RunState.PAUSED
@@ -379,8 +380,6 @@ class House:
             await self._clock.sleep(_VISIT_SECONDS)
             waits = self.seats.look_again()
         self._visiting = False
-
-    # -- small change
 
     def _ticket(self, summary: stores.RunSummary) -> Ticket:
         return Ticket(

@@ -90,10 +90,21 @@ class Reloads:
     Queue runs again whose folder could not be taken now.
     """
 
-    def __init__(self, store: stores.RunStore, time: clock.Clock, queue: Callable[[stores.RunSummary], None]) -> None:
+    def __init__(
+        self,
+        store: stores.RunStore,
+        time: clock.Clock,
+        queue: Callable[[stores.RunSummary], None],
+        release: Callable[[str], None],
+    ) -> None:
+        """
+        Args:
+            release: Takes the workspace of a run back that nobody here continues.
+        """
         self._store = store
         self._clock = time
         self._queue = queue
+        self._release = release
         self._errands = Errands()
 
     def begin(self, run_id: str) -> None:
@@ -133,12 +144,15 @@ class Reloads:
         try:
             summary = await self._store.summary(run_id)
         except errors.NotFound:
+            self._release(run_id)
             return True
         except errors.StorageFault as fault:
             _log.warning("not queued now: %s", fault.message, extra={"run_id": run_id, "code": fault.code})
             return False
-        if not states.RunState(summary.status).finished:
+        if not states.RunState(summary.status).finished and summary.owner == "service":
             act(summary)
+        else:
+            self._release(run_id)
         return True
 
 

@@ -25,9 +25,12 @@ async def recover(store: stores.RunStore, house: House, timer: clock.Clock) -> l
     unfinished = [summary for summary in await _unfinished(store, timer) if summary.owner == "service"]
     for summary in unfinished:
         house.lineage.note(summary)
-    _queue(house, *(summary for summary in unfinished if summary.status != states.RunState.PAUSED))
+    readable = [summary for summary in unfinished if summary.unreadable is None]
+    _queue(house, *(summary for summary in readable if summary.status != states.RunState.PAUSED))
     for summary in unfinished:
-        if summary.exclusive_workspace or summary.status == states.RunState.PAUSED:
+        if summary.unreadable is not None:
+            _wait_for(house, summary)
+        elif summary.exclusive_workspace or summary.status == states.RunState.PAUSED:
             await _look(store, house, summary)
     left = [summary for summary in unfinished if summary.run_id not in (house.expected or ())]
     house.know_found()
@@ -51,6 +54,9 @@ def _queue(house: House, *summaries: stores.RunSummary) -> None:
 async def _look(store: stores.RunStore, house: House, summary: stores.RunSummary) -> None:
     try:
         decisions = (await store.read(summary.run_id)).decisions
+    except errors.Unreadable:
+        _wait_for(house, summary)
+        return
     except (errors.ControlRoomError, errors.StorageFault) as error:
         _log.error("not read: %s", error.message, extra={"run_id": summary.run_id, "code": error.code})
         return
@@ -58,3 +64,9 @@ async def _look(store: stores.RunStore, house: House, summary: stores.RunSummary
         house.hold_workspace(summary)
     if decisions.paused is None or decisions.cancel_requested_at is not None:
         _queue(house, summary)
+
+
+def _wait_for(house: House, summary: stores.RunSummary) -> None:
+    # Whether it holds its workspace is not known, so nobody else gets that meanwhile.
+    house.hold_workspace(summary)
+    house.reloads.begin(summary.run_id)
