@@ -122,7 +122,7 @@ async def build(chosen: settings.Settings, use: Use = _USUAL, world: World | Non
     async with AsyncExitStack() as closing:
         kept = await _store(closing, chosen, use, world, reference)
         running = await _supervisor(closing, chosen, people, use, world)
-        sessions = _agent_sessions(closing, chosen, use)
+        sessions = _agent_sessions(closing, chosen, use, kept)
         speaking = backends.Backends(people.backends, surroundings_of(chosen, world.clock, running, sessions))
         closing.push_async_callback(speaking.close)
         talks = conversations.Conversations(sessions, kept, world.drivers)
@@ -207,10 +207,12 @@ async def _supervisor(
     return running
 
 
-def _agent_sessions(closing: AsyncExitStack, chosen: settings.Settings, use: Use) -> agent_sessions.StoredAgentSessions:
+def _agent_sessions(
+    closing: AsyncExitStack, chosen: settings.Settings, use: Use, kept: Store
+) -> agent_sessions.StoredAgentSessions:
     if use.look_only:
         return agent_sessions.MemoryAgentSessions()
-    sessions = agent_sessions.in_folder(chosen.project.data_directory)
+    sessions = agent_sessions.in_folder(chosen.project.data_directory, kept.read_faults)
     closing.callback(sessions.close)
     return sessions
 

@@ -88,6 +88,8 @@ class Durability:
     async def _outwait_read(self, fault: errors.Unreadable) -> None:
         # Nothing is written about it: what cannot be read now is shown beside the run, not in its folder.
         if not self._cancelled.is_given():
+            self._log.wait_for(fault)
+            self._changed()
             seconds = min(float(fault.detail.get("retry_after_seconds", 1)), _LONGEST_WAIT_SECONDS)
             await self._wait(seconds, self._cancelled)
         if self._cancelled.is_given():

@@ -16,7 +16,7 @@ from app.engine.missing_lines import Missing
 from app.engine.receipts import ListedReceipt, ReceiptQuery
 from app.engine.records import BlobRef, Record
 from app.engine.runs import RunStart, Transition
-from app.engine.unreadable import Unreadable
+from app.engine.unreadable import Readable, Unreadable, Waiting
 
 PAGE = 1000
 """Most runs of a page."""
@@ -40,7 +40,7 @@ class Loaded:
     """Journal lines that are known to be gone; until a person has decided, nothing executes."""
 
 
-class RunLog(Protocol):
+class RunLog(Waiting, Protocol):
     """
     One run's folder in the hands of its one writer.
     """
@@ -241,7 +241,7 @@ class RunQuery:
     """`(created_at, run_id)` of the last run of the page before."""
 
 
-class RunStore(Protocol):
+class RunStore(Readable, Protocol):
     """
     All runs of a data directory.
     """
@@ -322,16 +322,6 @@ class RunStore(Protocol):
 
         Raises:
             errors.NotFound: there is no such run.
-        """
-
-    def unreadable(self, run_id: str) -> Unreadable | None:
-        """
-        Return the file of a run that cannot be read now, as far as somebody tried.
-        """
-
-    async def until_readable(self, run_id: str) -> None:
-        """
-        Wait until every file of a run that could not be read can be; each is tried again with growing waits.
         """
 
     async def list_runs(self, query: RunQuery) -> list[RunSummary]:

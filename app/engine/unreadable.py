@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
+from app import errors
 from app.engine import plain
 
 
@@ -37,3 +39,30 @@ class Unreadable:
         Return it as plain JSON.
         """
         return {name: getattr(self, name) for name in self.__slots__}
+
+
+class Readable(Protocol):
+    """
+    A store whose files may not all be readable now.
+    """
+
+    def unreadable(self, run_id: str) -> Unreadable | None:
+        """
+        Return the file of a run that cannot be read now, as far as somebody tried.
+        """
+
+    async def until_readable(self, run_id: str) -> None:
+        """
+        Wait until every file of a run that could not be read can be; each is tried again with growing waits.
+        """
+
+
+class Waiting(Protocol):
+    """
+    A log whose run may wait for a file.
+    """
+
+    def wait_for(self, fault: errors.Unreadable) -> None:
+        """
+        Show the file that the run waits for, be it another's, until that can be read.
+        """

@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from app import errors
+from app import clock, errors
 from app.engine import agent_sessions, plain
 from app.storage import disk, layout
+from app.storage.checked_disk import CheckedDisk
 from app.storage.disk import Disk, Lock
 from app.storage.memory_disk import MemoryDisk
 from app.storage.os_disk import OsDisk
+from app.storage.read_faults import ReadFaults
 from app.storage.room import Room
 from app.storage.workers import Inline, Threads, Workers
 
@@ -189,7 +191,7 @@ class StoredAgentSessions:
             held.lock.release()
 
     def _holder_elsewhere(self, folder: str) -> str:
-        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError, errors.Unreadable):
             return str(json.loads(self._disk.read(f"{folder}/{_HOLDER}"))["holder"])
         return "another process"
 
@@ -202,7 +204,7 @@ class StoredAgentSessions:
 
     def _claim_in(self, name: str) -> tuple[str, str] | None:
         path = f"{layout.AGENT_SESSIONS}/{name}/{_CLAIM}"
-        with contextlib.suppress(errors.AgentFailed):
+        with contextlib.suppress(errors.AgentFailed, errors.Unreadable):
             found = _parsed(_content(self._disk, path) or b"")
             claim = [found.get(field) for field in ("agent_session_id", "run_id")] if isinstance(found, dict) else []
             match claim:
@@ -268,11 +270,15 @@ class MemoryAgentSessions(StoredAgentSessions):
         return MemoryAgentSessions(self.disk.crashed(lose_unsynced=lose_unsynced))
 
 
-def in_folder(data_directory: Path) -> StoredAgentSessions:
+def in_folder(data_directory: Path, faults: ReadFaults | None = None) -> StoredAgentSessions:
     """
     Return the sessions of a data directory; nothing is touched before it is asked for.
+
+    Args:
+        faults: Where files that cannot be read now are noted; None: nobody is shown them.
     """
-    return StoredAgentSessions(OsDisk(data_directory), Threads(1, "agent-sessions"))
+    files = CheckedDisk(OsDisk(data_directory), faults or ReadFaults(clock.SystemClock()))
+    return StoredAgentSessions(files, Threads(1, "agent-sessions"))
 
 
 def _folder(agent_session_id: str) -> str:
@@ -297,7 +303,7 @@ def _content(files: Disk, path: str) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise _damaged(path, f"it cannot be read ({error.strerror or error})") from error
+        raise _damaged(path, f"it is no file ({error.strerror})") from error
 
 
 def _session(found: Mapping[str, Any], agent_session_id: str) -> agent_sessions.AgentSession:

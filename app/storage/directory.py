@@ -136,11 +136,17 @@ class DataDirectory:
     def service(self) -> dict[str, Any] | None:
         """
         Return who the service is, `pid, host, since, url`; None if nobody is.
+
+        Raises:
+            errors.ConfigurationError: it cannot be looked at.
         """
         try:
             lock = os_disk.lock(str(self.path))
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            # Nobody who cannot look may say that there is no service.
+            raise room.unusable(self.path, error) from error
         if lock is not None:
             lock.release()
             return None

@@ -28,6 +28,7 @@ from app.storage.log_hold import LogHold
 from app.storage.means import Means
 from app.storage.opener import Adopt, Opener
 from app.storage.plans import Plans
+from app.storage.read_faults import ReadFaults
 from app.storage.reconciliation import Reconciliation
 from app.storage.workers import Workers
 
@@ -274,6 +275,13 @@ class DiskStore(abc.ABC):
         Return a receipt that is as its run has written it.
         """
         return await self._parts.archive.proven(receipt_id)
+
+    @property
+    def read_faults(self) -> ReadFaults:
+        """
+        Return the files that cannot be read now.
+        """
+        return self._parts.means.read_faults
 
     @property
     def issues(self) -> Issues:

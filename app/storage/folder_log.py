@@ -153,6 +153,12 @@ class FolderLog:
         self._projections.note_event()
         return event
 
+    def wait_for(self, fault: errors.Unreadable) -> None:
+        """
+        Show the file that the run waits for.
+        """
+        self._means.read_faults.wait_for(self.run_id, fault)
+
     def refresh(self, files: Callable[[], Mapping[str, plain.Json]]) -> None:
         """
         Say that the snapshots are out of date.
@@ -227,6 +233,7 @@ class FolderLog:
         if self._closed:
             return
         self._closed = True
+        self._means.read_faults.forget(self.run_id)
         if self._healing is not None:
             async with self._healing:
                 pass

@@ -88,6 +88,9 @@ class Opener:
         except errors.JournalCorrupt as error:
             await self._declare_failed(run_id, error)
             raise
+        except errors.Unreadable as fault:
+            self._means.read_faults.wait_for(run_id, fault)
+            raise
         except OSError as error:
             raise self._means.room.failed(layout.run_folder(run_id), error) from error
 

@@ -67,6 +67,7 @@ class ReadFaults:
     def __init__(self, clock: clock.Clock) -> None:
         self._clock = clock
         self._found: dict[Call, _Fault] = {}
+        self._waiting: dict[str, str] = {}
         self._guard = threading.Lock()
         self._news, self._readable = signals.Signal(), signals.Signal()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -112,7 +113,24 @@ class ReadFaults:
         for fault in faults:
             if (place := layout.run_of(fault.path)) is not None:
                 found.setdefault(place[0], _shown(fault, place[1]))
+        by_path = {fault.path: fault for fault in reversed(faults)}
+        for run_id, path in list(self._waiting.items()):
+            if path in by_path:
+                found.setdefault(run_id, _shown(by_path[path], path))
         return found
+
+    def wait_for(self, run_id: str, fault: errors.Unreadable) -> None:
+        """
+        Note that a run goes on only when a file that is not its own can be read, as a conversation's or its receipts'.
+        """
+        if fault.detail["run_id"] != run_id:
+            self._waiting[run_id] = fault.detail["path"]
+
+    def forget(self, run_id: str) -> None:
+        """
+        Note that a run waits for no such file any more.
+        """
+        self._waiting.pop(run_id, None)
 
     # -- on the loop
 
@@ -202,6 +220,7 @@ def _told(fault: _Fault, seconds: int) -> errors.Unreadable:
         detail={
             "run_id": run_id,
             "file": file,
+            "path": fault.path,
             "errno": _name(fault),
             "since": fault.since,
             "next_try_at": fault.next_try_at,

@@ -122,7 +122,8 @@ class ProgramBackend:
     async def _kept(self, prompt: ports.AgentPrompt) -> agent_sessions.AgentSession | None:
         if prompt.agent_session_id is None:
             return None
-        return await self._around.sessions.find(prompt.agent_session_id)
+        agent_session_id = prompt.agent_session_id
+        return await prompt.insist(lambda: self._around.sessions.find(agent_session_id))
 
     async def _keep(
         self,

@@ -85,7 +85,8 @@ class AcpBackend:
     async def _kept(self, prompt: ports.AgentPrompt) -> agent_sessions.AgentSession | None:
         if prompt.agent_session_id is None:
             return None
-        return await self._around.sessions.find(prompt.agent_session_id)
+        agent_session_id = prompt.agent_session_id
+        return await prompt.insist(lambda: self._around.sessions.find(agent_session_id))
 
     def _wish(self, prompt: ports.AgentPrompt, kept: agent_sessions.AgentSession | None) -> acp_opening.Wish:
         hold = None if prompt.tools else acp_holds.of(_words(self._config))

@@ -34,8 +34,8 @@ async def messages(sessions: agent_sessions.AgentSessions, prompt: ports.AgentPr
         errors.AgentFailed: `unknown_agent_session`: it is to be resumed, and nothing was said in it.
     """
     past: list[Message] = []
-    if prompt.agent_session_id is not None:
-        turns = await sessions.turns(prompt.agent_session_id)
+    if (agent_session_id := prompt.agent_session_id) is not None:
+        turns = await prompt.insist(lambda: sessions.turns(agent_session_id))
         if prompt.session_created and not turns:
             raise errors.AgentFailed(
                 f"There is no conversation {prompt.agent_session_id!r:.80} to go on with.",
@@ -56,7 +56,7 @@ async def remember(sessions: agent_sessions.AgentSessions, backend: str, prompt:
     said = [{"role": "user", "text": prompt.text, **place}, {"role": "assistant", "text": reply, **place}]
     agent_session_id = prompt.agent_session_id
     await prompt.insist(lambda: sessions.add_turns(agent_session_id, said))
-    if await sessions.find(agent_session_id) is None:
+    if await prompt.insist(lambda: sessions.find(agent_session_id)) is None:
         session = agent_sessions.AgentSession(
             agent_session_id=agent_session_id,
             backend=backend,
