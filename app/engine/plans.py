@@ -330,6 +330,8 @@ class PlanQuery:
     """Most plans to return, 1 to 1,000."""
     cursor: tuple[str, str] | None = None
     """`(created_at, session_id)` of the last plan of the page before."""
+    partial: bool = False
+    """Whether plans that cannot be read now are left out."""
 
 
 def summary(plan: Plan) -> PlanSummary:

@@ -5,10 +5,10 @@ Issues on a disk: a file for each is the truth, its row a projection that errs o
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -26,6 +26,12 @@ _CHUNK = 200
 _log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True, eq=False)
+class _Read:
+    summaries: list[issues.IssueSummary] = field(default_factory=list)
+    unread: dict[str, errors.Unreadable] = field(default_factory=dict)
+
+
 class Issues:
     """
     `issues.IssueStore` over files and rows.
@@ -37,6 +43,7 @@ class Issues:
     def __init__(self, means: Means) -> None:
         self._means = means
         self._compared = False
+        self._unread: errors.Unreadable | None = None
         self._comparing = asyncio.Lock()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._folder = FolderTurns(means.disk, layout.ISSUES, means.workers)
@@ -66,12 +73,17 @@ class Issues:
     async def list(self, query: issues.IssueQuery) -> list[issues.IssueSummary]:
         """
         Return issues, newest first.
+
+        Raises:
+            errors.Unreadable: the file of an issue that has no row cannot be read now.
         """
         if not self._compared:
             async with self._comparing:
                 # A start may have done it meanwhile.
                 if not self._compared:
                     await self._compare(everything=False)
+            if self._unread is not None:
+                raise errors.Unreadable(self._unread.message, detail=self._unread.detail)
         return await self._means.index.list_issues(query)
 
     async def knows_session(self, session_id: str) -> bool:
@@ -102,11 +114,18 @@ class Issues:
             issue_id for issue_id, marked in rows.items() if _name(issue_id) in names and not (marked or everything)
         }
         wanted, read = iter(sorted(names - {_name(issue_id) for issue_id in sound})), set[str]()
+        self._unread, unread = None, set[str]()
         while chunk := list(islice(wanted, _CHUNK)):
-            read |= await workers.uncut(self._read_again(chunk))
-        await self._forget(rows.keys() - sound - read, len(rows))
-        self._compared = True
-        return len(sound | read)
+            found = await workers.uncut(self._read_again(chunk))
+            read |= {summary.issue_id for summary in found.summaries}
+            unread |= found.unread.keys()
+            for name in found.unread.keys() - {_name(issue_id) for issue_id in rows}:
+                self._unread = found.unread[name]
+        # The row of a file that cannot be read now stays as it was, and is looked at again by the next start.
+        kept = {issue_id for issue_id in rows if _name(issue_id) in unread}
+        await self._forget(rows.keys() - sound - read - kept, len(rows))
+        self._compared = self._unread is None
+        return len(sound | read | kept)
 
     async def _forget(self, gone: Set[str], listed: int) -> None:
         if not gone:
@@ -117,11 +136,11 @@ class Issues:
                 _log.error(told, row.issue_id, row.status, extra={"run_id": row.run_id})
         await self._means.index.remove_issues(gone)
 
-    async def _read_again(self, names: Sequence[str]) -> set[str]:
+    async def _read_again(self, names: Sequence[str]) -> _Read:
         async with self._folder.taken():
             found = await self._means.workers.run(partial(_summaries, self._means.disk, names))
-            await self._means.index.put_issues(found, doubtful=True)
-        return {summary.issue_id for summary in found}
+            await self._means.index.put_issues(found.summaries, doubtful=True)
+        return found
 
     async def _change(self, issue_id: str, change: issues.Change) -> issues.Issue:
         path = layout.issue_file(issue_id)
@@ -161,7 +180,7 @@ class Issues:
 def _read(files: Disk, issue_id: str) -> dict[str, Any] | None:
     try:
         issue = json.loads(files.read(layout.issue_file(issue_id)))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, RecursionError) as error:
         raise _damaged(issue_id) from error
@@ -174,16 +193,19 @@ def _name(issue_id: str) -> str:
     return layout.issue_file(issue_id).removeprefix(f"{layout.ISSUES}/")
 
 
-def _summaries(files: Disk, names: Sequence[str]) -> list[issues.IssueSummary]:
-    return [issues.summary(issue) for issue in _issues(files, names)]
-
-
-def _issues(files: Disk, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _summaries(files: Disk, names: Sequence[str]) -> _Read:
+    read = _Read()
     for name in names:
-        with contextlib.suppress(OSError, ValueError, RecursionError):
+        try:
             issue = json.loads(files.read(f"{layout.ISSUES}/{name}"))
+        except errors.Unreadable as fault:
+            read.unread[name] = fault
+        except (OSError, ValueError, RecursionError):
+            continue
+        else:
             if isinstance(issue, dict) and isinstance(issue.get("issue_id"), str) and _name(issue["issue_id"]) == name:
-                yield issue
+                read.summaries.append(issues.summary(issue))
+    return read
 
 
 def _unknown(issue_id: str) -> errors.NotFound:

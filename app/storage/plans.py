@@ -8,10 +8,11 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from app import errors
@@ -26,6 +27,8 @@ KEPT = 64
 _CHUNK = 200
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class Plans:
     def __init__(self, means: Means) -> None:
         self._means = means
         self._heads: dict[str, _Head] = {}
+        self._unread: dict[str, errors.Unreadable] = {}
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -103,9 +107,14 @@ class Plans:
 
     async def list(self, query: plans.PlanQuery) -> list[plans.PlanSummary]:
         """
-        Return plans, newest first.
+        Return plans, newest first; of one whose file cannot be read any more, what was read last.
+
+        Raises:
+            errors.Unreadable: a file that was never read cannot be read now.
         """
         await self._look()
+        for fault in [] if query.partial else self._unread.values():
+            raise errors.Unreadable(fault.message, detail=fault.detail)
         found = (head.summary for head in self._heads.values() if head.summary is not None)
         wanted = [each for each in found if query.status in (None, each.status)]
         if query.cursor is not None:
@@ -195,18 +204,21 @@ class Plans:
         Read the files that are new, or have changed since they were read last.
         """
         run, files = self._means.workers.run, self._means.disk
-        signatures = await run(lambda: _signatures(files))
+        signatures, unread = await run(lambda: _signatures(files))
         stale = {
             name: head for name, now in signatures.items() if (head := self._heads.get(name, _NEW)).signature != now
         }
         names = iter(stale)
         while chunk := list(islice(names, _CHUNK)):
-            for name, head in (await run(partial(_heads, files, chunk))).items():
+            heads, more = await run(partial(_heads, files, chunk))
+            unread |= more
+            for name, head in heads.items():
                 # What was put meanwhile is newer than what was read.
                 if self._heads.get(name, _NEW) is stale[name]:
                     self._heads[name] = head
                     _tell_damage(name, head)
-        for name in self._heads.keys() - signatures.keys():
+        self._unread = {name: fault for name, fault in unread.items() if name not in self._heads}
+        for name in self._heads.keys() - signatures.keys() - unread.keys():
             # It may have been made since the names were read.
             if not await run(partial(files.has_file, f"{layout.PLANS}/{name}/{layout.PLAN}")):
                 self._heads.pop(name, None)
@@ -252,7 +264,7 @@ def _read(files: Disk, session_id: str) -> plans.Plan | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise _damaged(path, f"it cannot be read ({error.strerror or error})", []) from error
+        raise _damaged(path, f"it is no file ({error.strerror})", []) from error
     except errors.InputRefused as error:
         raise _damaged(path, error.message, error.flaws) from error
     if plan.session_id != session_id:
@@ -271,27 +283,30 @@ def _is_lost(files: Disk, name: str) -> bool:
     return made and not removed and not files.has_file(f"{layout.PLANS}/{name}/{layout.PLAN}")
 
 
-def _signatures(files: Disk) -> dict[str, Signature]:
-    return dict(_signed(files))
+def _signatures(files: Disk) -> tuple[dict[str, Signature], dict[str, errors.Unreadable]]:
+    return _looked_at(files.names(layout.PLANS), lambda name: files.signature(f"{layout.PLANS}/{name}/{layout.PLAN}"))
 
 
-def _signed(files: Disk) -> Iterator[tuple[str, Signature]]:
-    for name in files.names(layout.PLANS):
-        with contextlib.suppress(OSError):
-            yield name, files.signature(f"{layout.PLANS}/{name}/{layout.PLAN}")
+def _heads(files: Disk, names: list[str]) -> tuple[dict[str, _Head], dict[str, errors.Unreadable]]:
+    def head(name: str) -> _Head:
+        # Taken first: what is changed while it is read is read again the next time.
+        signature = files.signature(f"{layout.PLANS}/{name}/{layout.PLAN}")
+        return _Head(signature, _summary(files, name))
+
+    return _looked_at(names, head)
 
 
-def _heads(files: Disk, names: list[str]) -> dict[str, _Head]:
-    return dict(_read_heads(files, names))
-
-
-def _read_heads(files: Disk, names: list[str]) -> Iterator[tuple[str, _Head]]:
+def _looked_at(names: Iterable[str], look: Callable[[str], T]) -> tuple[dict[str, T], dict[str, errors.Unreadable]]:
+    found: dict[str, T] = {}
+    unread: dict[str, errors.Unreadable] = {}
     for name in names:
-        path = f"{layout.PLANS}/{name}/{layout.PLAN}"
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            # Taken first: what is changed while it is read is read again the next time.
-            signature = files.signature(path)
-            yield name, _Head(signature, _summary(files, name))
+        try:
+            found[name] = look(name)
+        except errors.Unreadable as fault:
+            unread[name] = fault
+        except OSError:
+            continue
+    return found, unread
 
 
 def _summary(files: Disk, name: str) -> plans.PlanSummary | None:

@@ -139,8 +139,10 @@ class Reconciliation:
             await self._forget(name)
         await self._add_missing(iter(name for name in names if name not in rows))
         await self._finish_ended()
-        issues = await self._issues.compare(everything=self._everything)
-        counts |= {"issues": issues} if self._everything else {}
+        # A list of issues looks again, and says why it cannot be shown.
+        with contextlib.suppress(errors.Unreadable):
+            issues = await self._issues.compare(everything=self._everything)
+            counts |= {"issues": issues} if self._everything else {}
         self._everything, self._compared = False, True
         return counts
 

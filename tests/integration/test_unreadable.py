@@ -176,3 +176,56 @@ async def test_a_folder_of_runs_that_cannot_be_listed_is_no_empty_list(
         faults.lift()
 
         assert (await service.until(run_id, "done", "failed"))["status"] == "done"
+
+
+@pytest.mark.parametrize("has_row", [True, False])
+async def test_an_issue_that_cannot_be_read_is_not_gone(
+    project: projects.Project, faults: ReadFaults, has_row: bool
+) -> None:
+    """It is listed by its row, or lists are put off; it is neither unknown nor damaged, and what names it stays."""
+    async with served.in_process(project) as service:
+        issue = (await service.http.post("/api/issues", json={"title": "Look here"})).json()
+    at, ending = f"/api/issues/{issue['issue_id']}", f"{issue['issue_id']}.json"
+    for path in [] if has_row else project.data.glob("index.db*"):
+        path.unlink()
+    faults.refuse(ending)
+    async with served.in_process(project) as service:
+        answers = [await service.http.get(at), await service.http.patch(at, json={"status": "closed"})]
+        page = await service.http.get("/api/issues")
+
+        assert [(answer.status_code, answer.json()["code"]) for answer in answers] == [(503, "unreadable")] * 2
+        assert page.status_code == (200 if has_row else 503), page.text
+        assert not has_row or [row["issue_id"] for row in page.json()] == [issue["issue_id"]]
+
+        faults.lift()
+
+        assert (await service.http.get(at)).json() == issue
+        assert [row["issue_id"] for row in (await service.http.get("/api/issues")).json()] == [issue["issue_id"]]
+
+
+async def test_a_plan_that_cannot_be_read_is_not_damaged_and_holds_up_no_other(
+    project: projects.Project, faults: ReadFaults
+) -> None:
+    """Its address and the list of plans are put off, another plan goes on, and so does this one when it can be read."""
+    tasks = [{"description": "Do it.", "recipe_id": "quick"}]
+    plans = []
+    async with served.in_process(project) as service:
+        for _ in range(2):
+            plan = (await service.http.post("/api/sessions", json={"tasks": tasks})).json()
+            await service.http.post(f"/api/sessions/{plan['session_id']}/approve")
+            plans.append(f"/api/sessions/{plan['session_id']}")
+        before = (await service.http.get(plans[0])).json()
+    faults.refuse(f"{before['session_id']}/plan.json")
+    async with served.in_process(project) as service:
+        answers = [await service.http.get(plans[0]), await service.http.post(f"{plans[0]}/start")]
+        page = await service.http.get("/api/sessions")
+        other = await service.http.post(f"{plans[1]}/start")
+
+        assert [(answer.status_code, answer.json()["code"]) for answer in answers] == [(503, "unreadable")] * 2
+        assert (page.status_code, page.json()["code"]) == (503, "unreadable")
+        assert other.status_code == 200
+
+        faults.lift()
+
+        assert (await service.http.get(plans[0])).json() == before
+        assert len((await service.http.get("/api/sessions")).json()) == 2

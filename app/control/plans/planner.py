@@ -5,6 +5,7 @@ The planner: goes on with every plan that has something to go on with, each by a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
@@ -162,15 +163,18 @@ class Planner:
                 await self._look_through()
             except errors.StorageFault as fault:
                 _log.error("plans not listed: %s", fault.message, extra={"code": fault.code})
+                with contextlib.suppress(errors.StorageFault):
+                    # The others need not wait for a file that cannot be read now.
+                    await self._look_through(partial=isinstance(fault, errors.Unreadable))
                 await self._clock.sleep(pause)
                 pause = _longer(pause)
             else:
                 return
 
-    async def _look_through(self) -> None:
+    async def _look_through(self, *, partial: bool = False) -> None:
         cursor: tuple[str, str] | None = None
         while True:
-            page = await self._keeper.page(plans.PlanQuery(limit=_PAGE, cursor=cursor))
+            page = await self._keeper.page(plans.PlanQuery(limit=_PAGE, cursor=cursor, partial=partial))
             for summary in page:
                 if _may_go_on(summary):
                     self.look_at(summary.session_id)
