@@ -37,6 +37,9 @@ def verify(files: Disk, run_id: str) -> dict[str, plain.Json]:
     except errors.JournalCorrupt as error:
         report = {"file": layout.START, "state": "corrupt", "lines": None, "line": None}
         return _report(run_id, [report | {"reason": error.detail["reason"]}])
+    except errors.Unreadable as fault:
+        report = {"file": fault.detail["file"], "state": "unreadable", "lines": None, "line": None}
+        return _report(run_id, [report | {"reason": f"cannot be read now ({fault.detail['errno']})"}])
     start = {"file": layout.START, "state": "ok", "lines": None, "line": None, "reason": None}
     return _report(
         run_id, [start, _file(found, layout.STEPS, found.steps), _file(found, layout.CONTROL, found.control)]
@@ -139,4 +142,4 @@ def _file(found: Authority, file: str, reading: Reading) -> dict[str, plain.Json
 
 
 def _report(run_id: str, files: list[dict[str, plain.Json]]) -> dict[str, plain.Json]:
-    return {"run_id": run_id, "ok": all(file["state"] != "corrupt" for file in files), "files": files}
+    return {"run_id": run_id, "ok": all(file["state"] in ("ok", "torn") for file in files), "files": files}

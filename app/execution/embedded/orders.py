@@ -38,7 +38,7 @@ class Orders:
         self._clock = equipment.clock
         self._reach = equipment.probes.reach
         self._house = house
-        self._given = Errands()
+        self._given, self._later = Errands(), Errands()
 
     async def cancel(self, run_id: str) -> states.RunState:
         """
@@ -87,14 +87,21 @@ class Orders:
                 await self.cancel(run_id)
             except errors.WrongState:
                 continue
+            except errors.Unreadable:
+                self._later.begin(self._cancel_when_readable(run_id), f"cancel {run_id}")
             except errors.ControlRoomError as error:
                 _log.warning("not cancelled: %s", error.message, extra={"run_id": run_id, "code": error.code})
 
     async def settled(self) -> None:
         """
-        Wait until every order given is carried out.
+        Wait until every order given is carried out; those that wait for a file are given up.
         """
+        self._later.give_up()
         await self._given.settled()
+
+    async def _cancel_when_readable(self, run_id: str) -> None:
+        await self._store.until_readable(run_id)
+        await self.cancel_all({run_id})
 
     async def _carry_out(self, run_id: str, order: Coroutine[Any, Any, states.RunState]) -> states.RunState:
         return await self._given.carry_out(self._in_turn(run_id, order), f"order {run_id}")
