@@ -17,9 +17,11 @@ COLUMNS = ("sweep", "points", "tried", "same", "restarted", "lost", "twice", "to
 _SWEEPS = """\
 kill: the process is killed at a write and started again. EIO, ENOSPC: a write is refused once. power loss: all that was
 not synced is gone, names in folders too. one sync lies: it is answered and not made, and the power goes before the next
-sync of that file. same: ended as the undisturbed run. lost: steps that were durable and are not any more. twice: steps
-that were executed again although their record was durable. told: ended otherwise, and the run says why. hidden: damage
-that nothing tells of. Steps may be lost, and executed again, only where a sync lied."""
+sync of that file. read EIO, read EMFILE: a file, or every file, cannot be read for a while, in the life of the run or
+after a restart; meanwhile list, detail, report and orders must agree. same: ended as the undisturbed run. lost: steps
+that were durable and are not any more. twice: steps that were executed again although their record was durable. told:
+ended otherwise, and the run says why. hidden: damage that nothing tells of. Steps may be lost, and executed again, only
+where a sync lied."""
 
 
 @click.command()

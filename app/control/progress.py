@@ -37,7 +37,16 @@ class Progress:
                 self._ended[run.run_id, run.updated_at] = read[run.run_id]
         while len(self._ended) > KEPT_RUNS:
             self._ended.popitem(last=False)
-        return [run.to_json() | _shown((known | read).get(run.run_id)) for run in found]
+        return [self._row(run, (known | read).get(run.run_id)) for run in found]
+
+    def _row(self, run: stores.RunSummary, progress: stores.Progress | None) -> Row:
+        row, view = run.to_json() | _shown(progress), self._engine.view(run.run_id) if run.unreadable else None
+        if view is not None:
+            # Its row waits until everything is in its files, which may take long.
+            code = view.error.get("code") if view.error else None
+            row |= {"status": view.status.value, "updated_at": view.updated_at, "error_code": code}
+            row |= {"completed_at": view.completed_at}
+        return row
 
     def _known(self, run: stores.RunSummary) -> stores.Progress | None:
         view = self._engine.view(run.run_id)

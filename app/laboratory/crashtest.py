@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from app import settings
-from app.laboratory import experiment, outages, sweeps, tracing, trials, work
+from app.laboratory import experiment, outages, readings, sweeps, tracing, trials, work
 from app.laboratory.fragile_disk import Operation, Trouble
 from app.laboratory.sweeps import Bench, Sweep
 
@@ -91,6 +91,7 @@ def crashtest(chosen: settings.Settings, asked: work.Asked, extent: Extent, tell
         done = _by_calls(bench, tell) if traced else _by_probes(bench, in_memory, tell)
         outside = (("power loss", Trouble.POWER_LOSS), ("one sync lies", Trouble.LIE))
         done += _by_operations(bench, outside, in_memory, tell)
+        done += _by_reads(bench, in_memory, tell)
         return Report(recipe_id=work.title(asked), extent=extent, sweeps=tuple(done))
 
 
@@ -117,6 +118,15 @@ def _by_operations(
     done = []
     for name, trouble in troubles:
         done.append(outages.by_operations(bench, name, trouble, story, expected))
+        tell(_summary(done[-1]))
+    return done
+
+
+def _by_reads(bench: Bench, in_memory: InMemory, tell: Tell) -> list[Sweep]:
+    expected, story = in_memory
+    done, begun = [], readings.beginnings(bench, story)
+    for trouble in (Trouble.READ_EIO, Trouble.READ_EMFILE):
+        done.append(readings.by_reads(bench, trouble, begun, expected))
         tell(_summary(done[-1]))
     return done
 

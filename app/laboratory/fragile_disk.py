@@ -1,5 +1,5 @@
 """
-A disk in memory that loses power, lies about a sync, or refuses a write, at a chosen operation.
+A disk in memory that loses power, lies about a sync, or refuses a write or reads, at a chosen operation.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ class Trouble(Enum):
     """An operation fails."""
     ENOSPC = "ENOSPC"
     """There is no room for an operation."""
+    READ_EIO = "read EIO"
+    """A file cannot be read until that is lifted."""
+    READ_EMFILE = "read EMFILE"
+    """Nothing can be read until that is lifted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +74,18 @@ class FragileDisk(memory_disk.MemoryDisk):
     """
 
     def __init__(
-        self, trouble: Trouble | None = None, at: Operation = END, out: Callable[[], None] = lambda: None
+        self,
+        trouble: Trouble | None = None,
+        at: Operation = END,
+        out: Callable[[], None] = lambda: None,
+        left: memory_disk.MemoryDisk | None = None,
     ) -> None:
-        super().__init__()
+        """
+        Args:
+            out: Called when the power is lost, or when reads are refused from then on.
+            left: What was on the disk before; None: nothing.
+        """
+        super().__init__(*((left._root, left._power_cuts) if left else ()))
         self._trouble, self._at, self._tell_out = trouble, at, out
         self._watched: object = None
         self._counts: Counter[tuple[str, str]] = Counter()
@@ -80,6 +93,10 @@ class FragileDisk(memory_disk.MemoryDisk):
         """What was done so far."""
         self.promised: dict[str, bytes] = {}
         """Content of each step journal as far as a sync of it was answered, be it with a lie."""
+        self.looks: list[Operation] = []
+        """What was read so far."""
+        self.refuses = False
+        """Whether reads are refused now."""
         self.left: memory_disk.MemoryDisk | None = None
         """What a restart finds, once the power was lost."""
 
@@ -91,13 +108,77 @@ class FragileDisk(memory_disk.MemoryDisk):
             self.left = self.crashed(lose_unsynced=True)
             self._tell_out()
 
+    def lift(self) -> None:
+        """
+        Let everything be read from now on.
+        """
+        self.refuses, self._trouble = False, None
+
+    # -- reads
+
+    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
+        """
+        Return a file's content.
+        """
+        self._looks("read", path)
+        return super().read(path, offset, size)
+
+    def read_settled(self, path: str) -> bytes:
+        """
+        Sync a file and return its content.
+        """
+        self._looks("read", path)
+        return super().read_settled(path)
+
+    def size(self, path: str) -> int:
+        """
+        Return a file's length.
+        """
+        self._looks("stat", path)
+        return super().size(path)
+
+    def signature(self, path: str) -> disk.Signature:
+        """
+        Return which file it is.
+        """
+        self._looks("stat", path)
+        return super().signature(path)
+
+    def names(self, folder: str) -> list[str]:
+        """
+        Return the names in a folder.
+        """
+        self._looks("list", folder)
+        return super().names(folder)
+
+    def has_file(self, path: str) -> bool:
+        """
+        Tell whether a file is there.
+        """
+        self._looks("stat", path)
+        return super().has_file(path)
+
+    def has_folder(self, path: str) -> bool:
+        """
+        Tell whether a folder is there.
+        """
+        self._looks("stat", path)
+        return super().has_folder(path)
+
+    def lock(self, folder: str, *, wait: bool = False) -> disk.Lock | None:
+        """
+        Hold a folder.
+        """
+        self._looks("open", folder)
+        return super().lock(folder, wait=wait)
+
     # -- operations
 
     def add_folder(self, path: str) -> bool:
         """
         Make a folder.
         """
-        if not self.has_folder(path):
+        if not super().has_folder(path):
             self._meets("add_folder", path)
         return super().add_folder(path)
 
@@ -174,9 +255,22 @@ class FragileDisk(memory_disk.MemoryDisk):
                 raise OSError(code, os.strerror(code), path)
         return True
 
+    def _looks(self, name: str, path: str) -> None:
+        self._counts[name, path] += 1
+        operation = Operation(name=name, path=path, nth=self._counts[name, path])
+        self.looks.append(operation)
+        if self._trouble not in (Trouble.READ_EIO, Trouble.READ_EMFILE):
+            return
+        if operation == self._at:
+            self.refuses = True
+            self._tell_out()
+        if self.refuses and (self._trouble is Trouble.READ_EMFILE or path == self._at.path):
+            code = getattr(errno, self._trouble.value.removeprefix("read "))
+            raise OSError(code, os.strerror(code), path)
+
     def _promise(self, path: str) -> None:
         if self.left is None and path.endswith(f"/{layout.STEPS}"):
-            self.promised[path] = self.read(path)
+            self.promised[path] = super().read(path)
 
     def _lies(self, name: str, path: str) -> bool:
         node = self._find(path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -43,6 +44,8 @@ class Surroundings:
     """Tells whether a run is there; None: its folder tells."""
     watch: Callable[[ports.Performer], ports.Performer] | None = None
     """Puts something around each performer, and around what notes its tries."""
+    beside: Callable[[bootstrap.Room], AbstractAsyncContextManager[None]] | None = None
+    """Watches what shows of the runs while they live."""
     on_rest: Callable[[bootstrap.Room], Awaitable[None]] | None = None
     """Does something about the runs once all rests, before the portrait is taken."""
 
@@ -54,11 +57,12 @@ async def live(experiment: Experiment, surroundings: Surroundings = Surroundings
     notes = diary.Diary(experiment.diary)
     world = _world(experiment, surroundings, notes)
     async with bootstrap.build(experiment.settings, bootstrap.Use(address=_ADDRESS), world) as room:
-        await room.engine.recovered()
-        asked = experiment.asked
-        begun = await work.begin(room, asked, _pause)
-        notes.accepted(begun.name, begun.existed)
-        await work.rest(room, asked, begun.name, _pause)
+        async with surroundings.beside(room) if surroundings.beside else nullcontext():
+            await room.engine.recovered()
+            asked = experiment.asked
+            begun = await work.begin(room, asked, _pause)
+            notes.accepted(begun.name, begun.existed)
+            await work.rest(room, asked, begun.name, _pause)
         if surroundings.on_rest is not None:
             await surroundings.on_rest(room)
         portrait = await work.portrait(room, asked, begun.name)

@@ -33,15 +33,27 @@ class Machine:
     A machine with a disk in memory, which can be started again after its power was lost.
     """
 
-    def __init__(self, lived: Experiment, trouble: Trouble | None = None, at: Operation = END) -> None:
+    def __init__(
+        self,
+        lived: Experiment,
+        trouble: Trouble | None = None,
+        at: Operation = END,
+        left: Machine | None = None,
+    ) -> None:
+        """
+        Args:
+            left: Machine whose power was lost, and whose disk and index this one has; None: it is new.
+        """
         self._lived = lived
-        self.disk: memory_disk.MemoryDisk = FragileDisk(trouble, at, self._go_dark)
+        self.disk: memory_disk.MemoryDisk = FragileDisk(
+            trouble, at, self._go_dark, left.disk.crashed(lose_unsynced=False) if left else None
+        )
         """Its disk."""
         self.promised: dict[str, bytes] = {}
         """Each run's journal as far as its syncs were answered before the power was lost."""
         self.told = False
         """Whether whoever asked last was told that a file cannot be believed."""
-        self._index = memory_index.MemoryIndex()
+        self._index: memory_index.MemoryIndex = left._index.copy() if left else memory_index.MemoryIndex()
         self._dark: asyncio.Event = asyncio.Event()
 
     def live(self) -> str:
@@ -87,15 +99,7 @@ class Machine:
 
     async def _live(self) -> None:
         self._dark = asyncio.Event()
-        surroundings = lives.Surroundings(
-            make_store=self._make_store,
-            is_taken=lambda name: any(
-                self.disk.has_folder(path) for path in (f"{layout.RUNS}/{name}", layout.new_folder(name))
-            ),
-            watch=lambda performer: _Powered(performer, self._dark),
-            on_rest=_mended,
-        )
-        living = asyncio.ensure_future(lives.live(self._lived, surroundings))
+        living = asyncio.ensure_future(lives.live(self._lived, self._surroundings()))
         dark = asyncio.ensure_future(self._dark.wait())
         await asyncio.wait({living, dark}, return_when=asyncio.FIRST_COMPLETED)
         dark.cancel()
@@ -105,6 +109,18 @@ class Machine:
         living.cancel()
         await asyncio.wait({living})
         raise _Dark
+
+    def _surroundings(self) -> lives.Surroundings:
+        return lives.Surroundings(
+            make_store=self._make_store,
+            is_taken=self._is_taken,
+            watch=lambda performer: _Powered(performer, self._dark),
+            on_rest=_mended,
+        )
+
+    def _is_taken(self, name: str) -> bool:
+        names = self.disk.crashed(lose_unsynced=False).names(layout.RUNS)
+        return not {name, layout.new_folder(name).rpartition("/")[2]}.isdisjoint(names)
 
     def _make_store(self, _kept: object, _url: str, world: bootstrap.World, adopt: opener.Adopt) -> bootstrap.Store:
         return memory.MemoryStore(

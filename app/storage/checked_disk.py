@@ -4,11 +4,11 @@ A disk whose reads tell "cannot be read now" from "is absent": everything in `ap
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from app.storage.disk import Disk, Lock, Signature, SyncRefused
+from app.storage.disk import AppendFile, Disk, Lock, Signature, Syncer, SyncRefused
 from app.storage.read_faults import ReadFaults, passes
 
 T = TypeVar("T")
@@ -21,18 +21,23 @@ class CheckedDisk:
     What is absent, or no file, is an `OSError` still, and so is what goes wrong with a write.
     """
 
+    add_folder: Callable[[str], bool]
+    append_to: Callable[[str], AppendFile]
+    write: Callable[..., None]
+    cut: Callable[..., None]
+    rename: Callable[[str, str], None]
+    sync_folder: Callable[[str], None]
+    syncer: Callable[[Iterable[str]], Syncer]
+    boot_id: Callable[[], str]
+    remove: Callable[[str], None]
+    remove_tree: Callable[[str], None]
+
     def __init__(self, disk: Disk, faults: ReadFaults) -> None:
         self._disk, self._faults = disk, faults
-        self.add_folder = disk.add_folder
-        self.append_to = disk.append_to
-        self.write = disk.write
-        self.cut = disk.cut
-        self.rename = disk.rename
-        self.sync_folder = disk.sync_folder
-        self.syncer = disk.syncer
-        self.boot_id = disk.boot_id
-        self.remove = disk.remove
-        self.remove_tree = disk.remove_tree
+
+    def __getattr__(self, name: str) -> Any:
+        # What is declared above is the disk's own.
+        return getattr(self._disk, name)
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
         """

@@ -119,9 +119,12 @@ def take_back(means: Means, run_id: str) -> None:
 
 def sweep(files: Disk) -> None:
     """
-    Remove what was being built when a process died.
+    Remove what was being built when a process died; what cannot be read now waits for the next start.
     """
-    for folder in layout.unfinished_folders(files.names(layout.RUNS)):
+    names: list[str] = []
+    with contextlib.suppress(errors.Unreadable):
+        names = files.names(layout.RUNS)
+    for folder in layout.unfinished_folders(names):
         with contextlib.suppress(OSError, errors.Unreadable):
             lock = files.lock(folder)
             if lock is not None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import abc
 import asyncio
-import contextlib
 import logging
 import threading
 from collections.abc import Sequence
@@ -68,7 +67,11 @@ class DiskStore(abc.ABC):
         if self._found is not None:
             return
         self._serves = serve
-        means, identity = self._prepare()
+        try:
+            means, identity = self._prepare()
+        except BaseException:
+            self._release_log()
+            raise
         self._stopping.clear()
         means.read_faults.begin(means.workers)
         try:
@@ -82,11 +85,8 @@ class DiskStore(abc.ABC):
         # A process may have died between a run's rename and the sync of its name.
         await means.workers.run(lambda: means.disk.sync_folder(layout.RUNS))
         if serve:
-            # What is left behind does no harm until the next start.
-            with contextlib.suppress(errors.Unreadable):
-                await means.workers.run(lambda: creation.sweep(means.disk))
-            with contextlib.suppress(errors.Unreadable):
-                await self._parts.plans.tell_losses()
+            await means.workers.run(lambda: creation.sweep(means.disk))
+            await self._parts.plans.tell_losses()
             self._sweep_soon()
 
     async def close(self) -> None:

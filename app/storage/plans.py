@@ -275,7 +275,11 @@ def _read(files: Disk, session_id: str) -> plans.Plan | None:
 
 
 def _lost(files: Disk) -> list[str]:
-    return [name for name in files.names(layout.PLANS_MADE) if _is_lost(files, name)]
+    found: list[str] = []
+    with contextlib.suppress(errors.Unreadable):
+        for name in files.names(layout.PLANS_MADE):
+            found += [name] if _is_lost(files, name) else []
+    return found
 
 
 def _is_lost(files: Disk, name: str) -> bool:

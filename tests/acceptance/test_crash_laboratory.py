@@ -48,6 +48,7 @@ steps:
   - name: Count
     command: [sh, -c, "ls processed | wc -l"]
 """
+WRITES = ("kill", "EIO", "ENOSPC", "power loss", "one sync lies")
 traced = pytest.mark.skipif(not tracing.available(), reason="strace is not installed")
 sampled = pytest.mark.parametrize(
     "sample", [4, pytest.param(40, marks=[pytest.mark.slow, pytest.mark.timeout(3000)])], ids=["few", "many"]
@@ -123,7 +124,7 @@ def test_a_sample_of_every_sweep_holds(tmp_path: Path) -> None:
 
     assert report.to_json()["broken"] == []
     assert report.holds
-    assert [row["sweep"] for row in report.rows()] == ["kill", "EIO", "ENOSPC", "power loss", "one sync lies"]
+    assert [row["sweep"] for row in report.rows()] == [*WRITES, "read EIO", "read EMFILE"]
     # Writes are coalesced by time, so a point of the undisturbed run need not come up again.
     assert [row for row in report.rows() if not 0 < row["tried"] <= 6 or row["points"] <= 30] == []
 
@@ -312,7 +313,7 @@ def test_the_command_prints_a_table(tmp_path: Path) -> None:
 
     assert "every promise holds" in done.stdout
     assert [line.split("  ")[0] for line in done.stdout.splitlines()[1:6]] == [
-        "kill", "EIO", "ENOSPC", "power loss", "one sync lies",
+        *WRITES, "read EIO", "read EMFILE",
     ]  # fmt: skip
     assert page.read_text().startswith("# Crash laboratory: `small`")
     assert not (project.data / "runs").exists()
