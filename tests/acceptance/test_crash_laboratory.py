@@ -312,7 +312,7 @@ def test_the_command_prints_a_table(tmp_path: Path) -> None:
     )
 
     assert "every promise holds" in done.stdout
-    assert [line.split("  ")[0] for line in done.stdout.splitlines()[1:6]] == [
+    assert [line.split("  ")[0] for line in done.stdout.splitlines()[1:8]] == [
         *WRITES, "read EIO", "read EMFILE",
     ]  # fmt: skip
     assert page.read_text().startswith("# Crash laboratory: `small`")

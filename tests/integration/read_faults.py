@@ -14,7 +14,6 @@ import pytest
 
 from app.storage import os_disk
 
-
 CALLS = ("open", "stat", "listdir")
 """System calls that read."""
 
