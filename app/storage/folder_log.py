@@ -233,7 +233,6 @@ class FolderLog:
         if self._closed:
             return
         self._closed = True
-        self._means.read_faults.forget(self.run_id)
         if self._healing is not None:
             async with self._healing:
                 pass

@@ -124,6 +124,7 @@ class Opener:
 
     def _forget(self, run_id: str, bookmark: Bookmark | None = None) -> None:
         self.logs.pop(run_id, None)
+        self._means.read_faults.forget(run_id)
         if bookmark is not None:
             self._bookmarks[run_id] = bookmark
 
