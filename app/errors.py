@@ -26,7 +26,8 @@ ControlRoomError
 
 Fault (BaseException)
 ├── StorageFault
-│   └── Unreadable
+│   ├── Unreadable
+│   └── WorkspaceFault
 ├── NondeterminismFault
 ├── DriverFault
 └── InterruptionFault
@@ -301,6 +302,12 @@ class Unreadable(StorageFault):
     """
 
     default_code = "unreadable"
+
+
+class WorkspaceFault(StorageFault):
+    """
+    The workspace or the machine refuses what a step needs; nothing was done, and it is tried again.
+    """
 
 
 class NondeterminismFault(Fault):

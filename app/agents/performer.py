@@ -68,14 +68,12 @@ class AgentPerformer:
         prompt = self._prompt(call, operation, text)
         await call.write_log(_log_name(call, "prompt"), _shown(prompt))
 
-        async def once(times: int) -> records.Result:
-            # A prompt that was cut off may have arrived, as one of an earlier attempt may have.
-            sent = dataclasses.replace(prompt, attempt=prompt.attempt + times)
-            reply = await self._asked(operation.backend, sent, call)
-            await call.write_log(_log_name(call, "reply"), reply.text)
-            return await _result(reply, operation, text, call.place.instructions)
-
-        return await interruptions.outlived(call, commands.LauncherLost, once)
+        try:
+            reply = await self._asked(operation.backend, prompt, call)
+        except commands.LauncherLost as lost:
+            raise interruptions.CutOff(lost) from lost
+        await call.write_log(_log_name(call, "reply"), reply.text)
+        return await _result(reply, operation, text, call.place.instructions)
 
     def _prompt(self, call: ports.Call, operation: operations.AgentCall, text: str) -> ports.AgentPrompt:
         model = operation.model

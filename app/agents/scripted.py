@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from app import clock, errors
 from app.agents.scripts import Script
-from app.engine import ports
+from app.engine import ports, workspace_faults
 
 
 class ScriptedBackend:
@@ -107,9 +107,17 @@ class RecordingBackend:
         """
 
     async def _record(self, prompt: ports.AgentPrompt, reply: ports.AgentReply) -> None:
+        # The reply may be paid for: it waits in memory until there is room.
+        await prompt.insist(lambda: self._append(prompt, reply))
+
+    async def _append(self, prompt: ports.AgentPrompt, reply: ports.AgentReply) -> None:
         try:
             await asyncio.shield(asyncio.to_thread(self._script.append, prompt, reply))
         except OSError as error:
+            if workspace_faults.passes(error.errno):
+                raise errors.StorageFault(
+                    workspace_faults.told(error), detail=workspace_faults.facts(str(self._script.path), error)
+                ) from error
             raise errors.AgentFailed(
                 f"The reply could not be recorded: {error.strerror}.",
                 code="recording_failed",

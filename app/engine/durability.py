@@ -67,6 +67,23 @@ class Durability:
                 self._changed()
                 raise
 
+    async def postpone(self, fault: errors.WorkspaceFault, times: int) -> None:
+        """
+        Wait before a step is begun again that could do nothing, longer from time to time.
+
+        Args:
+            times: How often it has waited already.
+        """
+        if times == 0:
+            self._log.add_event(EventType.STORAGE_FAILED, fault.key, {"error": fault.to_json()})
+        self.fault = fault
+        self._changed()
+        try:
+            await self._wait(min(_FIRST_WAIT_SECONDS * 2 ** min(times, 9), _LONGEST_WAIT_SECONDS))
+        finally:
+            self.fault = None
+            self._changed()
+
     async def get_blob(self, blob: BlobRef) -> plain.Json:
         """
         Return a blob, as soon as it can be read.

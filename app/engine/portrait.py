@@ -17,8 +17,8 @@ from app.engine.records import Record
 from app.engine.runs import Transition
 from app.engine.slots import Standing
 from app.engine.states import RunState
-from app.engine.stepping import Work
 from app.engine.stores import RunLog
+from app.engine.works import Work
 
 PAUSING = "pausing"
 """Reason shown of a run that will pause as soon as its open steps are over."""

@@ -11,6 +11,9 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from app.engine import plain
 from app.engine.states import StepState
 
+ADOPTED = "adopted"
+"""In place of the hash of an operation of an adopted step: what was asked then is not known."""
+
 BLOB_BYTES = 64 * 1024
 """Outputs above this size are kept as blobs; drivers get a handle."""
 

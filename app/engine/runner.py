@@ -25,8 +25,9 @@ from app.engine.runs import Transition
 from app.engine.signals import Signal
 from app.engine.sleeping import Asleep
 from app.engine.states import RunState
-from app.engine.stepping import Equipment, Parked, Stepper, Work
+from app.engine.stepping import Equipment, Parked, Stepper
 from app.engine.stores import RunLog
+from app.engine.works import Work
 
 _log = logging.getLogger(__name__)
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from app.engine import views
 from app.engine.portrait import open_step
 from app.engine.states import RunState
-from app.engine.stepping import Stepper, Work
+from app.engine.stepping import Stepper
+from app.engine.works import Work
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

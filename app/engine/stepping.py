@@ -4,16 +4,26 @@ Stepping: one step from its `started` line to its final journal line, retries in
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
+import itertools
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TypeVar
 
 from app import clock, errors
-from app.engine import gates, journal_lines, operations, plain, ports, probes, verdicts
+from app.engine import (
+    gates,
+    interruptions,
+    journal_lines,
+    operations,
+    plain,
+    ports,
+    probes,
+    verdicts,
+    workspace_faults,
+)
 from app.engine.conductor import Ask
 from app.engine.decisions import DecisionKind
 from app.engine.events import EventType
@@ -23,6 +33,7 @@ from app.engine.records import BLOB_BYTES, BlobRef, Record, Result
 from app.engine.runs import RunStart
 from app.engine.sharing import Copies
 from app.engine.states import StepState
+from app.engine.works import Work
 
 T = TypeVar("T")
 
@@ -72,45 +83,6 @@ class Parked(BaseException):
         self.error = error
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class Work:
-    """
-    A step that is open.
-    """
-
-    ask: Ask
-    """What its driver asks for."""
-    history: list[Record]
-    """Its living lines so far: tries that were not final."""
-    exchanges: tuple[ports.Exchange, ...] = ()
-    """What was said before in a conversation that a person had begun again."""
-    attempt: int = 0
-    """The present try; 0 before the first begins."""
-    started_at: datetime | None = None
-    """When the present try began."""
-    began: float = 0.0
-    """The same, in seconds of a clock that never runs backwards."""
-    begun: bool = False
-    """Whether a try has begun, so that it is seen."""
-    performing: bool = False
-    """Whether something is under way that an interruption would cut off."""
-    away: bool = False
-    """Whether it is with its performer, and needs nothing of its run before it comes back."""
-    committing: bool = False
-    """Whether its record is being written, which goes on when the step is interrupted."""
-    cut: bool = False
-    """Whether it was interrupted meanwhile, so that no further try begins."""
-    task: asyncio.Task[None] | None = field(default=None)
-    """The task that carries it out."""
-
-    @property
-    def idle(self) -> bool:
-        """
-        Tell whether it only waits.
-        """
-        return self.ask.operation.idle
-
-
 class Stepper:
     """
     Carry out the steps of one run.
@@ -143,6 +115,9 @@ class Stepper:
             await self._begin(work)
             if result is None:
                 result = await self._perform(work)
+            if result is None:
+                result = await self._begin_again(work)
+                continue
             record = await self._record(work, result)
             if record.final or work.cut:
                 return
@@ -213,7 +188,13 @@ class Stepper:
         asked = gates.OpenGate.of(self._start, work.ask.key, work.attempt, gate, log.loaded.decisions)
         log.add_event(EventType.GATE_OPENED, work.ask.key, self._equipment.masker.mask(asked.told()))
 
-    async def _perform(self, work: Work) -> Result:
+    async def _begin_again(self, work: Work) -> Result | None:
+        # As after a kill of the service: a further try, so that the journal shows that there was one before.
+        await self.home.reach()
+        self.home.log.add_event(EventType.STEP_INTERRUPTED, work.ask.key, {"attempt": work.attempt})
+        return self._rescue(work)
+
+    async def _perform(self, work: Work) -> Result | None:
         performer = self._equipment.performers.get(work.ask.operation.kind)
         if performer is None:
             return verdicts.failed("no_performer", f"nothing here performs {work.ask.operation.kind!r}")
@@ -223,8 +204,16 @@ class Stepper:
         work.away = True
         try:
             return self._masked(verdicts.sound(await self._performed(performer, work)))
+        except interruptions.CutOff as cut:
+            _log.warning("the step %s of %s was cut off: %s", work.ask.key, self._start.run_id, cut.cause.message)
+            return None
         except (errors.StepError, errors.InputRefused) as error:
             return self._masked(verdicts.failed(error.code, error.message, error.detail))
+        except OSError as error:
+            if workspace_faults.passes(error.errno):
+                raise workspace_faults.parks(error) from error
+            _log.error("performing failed: %s", error, extra={"run_id": self._start.run_id, "key": work.ask.key})
+            return self._masked(workspace_faults.failed(error))
         except Exception as error:  # noqa: BLE001 - a broken performer fails its step, not the engine
             _log.exception("performing failed", extra={"run_id": self._start.run_id, "key": work.ask.key})
             return self._masked(verdicts.failed("internal_error", f"{type(error).__name__}: {error}"))
@@ -232,17 +221,29 @@ class Stepper:
             work.away = False
             self._reach("step.performed")
 
-    def _performed(self, performer: ports.Performer, work: Work) -> Awaitable[Result]:
-        outside = work.ask.operation.outside
-        return performer.perform(self._call(work)) if outside else self._performed_with_room(performer, work)
-
-    async def _performed_with_room(self, performer: ports.Performer, work: Work) -> Result:
-        while True:
+    async def _performed(self, performer: ports.Performer, work: Work) -> Result:
+        for times in itertools.count():
             try:
-                return await performer.perform(self._call(work))
+                result = await performer.perform(self._call(work))
+            except errors.WorkspaceFault as fault:
+                await self._wait_for_workspace(fault, work, times)
             except errors.StorageFault as fault:
+                if work.ask.operation.outside:
+                    raise
                 # What is kept beside the folder, as issues are, waits for room too; a run asleep holds no old home.
                 await self.home.durability.heal(fault)
+            else:
+                if times:
+                    async with self.home.visit() as log:
+                        log.add_event(EventType.STORAGE_HEALED)
+                break
+        return result
+
+    async def _wait_for_workspace(self, fault: errors.WorkspaceFault, work: Work, times: int) -> None:
+        async with self.home.visit():
+            await self.home.durability.postpone(fault, times)
+            if not work.idle:
+                await self.home.enter()
 
     def _call(self, work: Work) -> ports.Call:
         return ports.Call(

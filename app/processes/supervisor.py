@@ -19,8 +19,8 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from app import clock, settings
-from app.engine import spellings
+from app import clock, errors, settings
+from app.engine import spellings, workspace_faults
 from app.processes import environments, launched, marks, register, sweeping, wardens, wire
 from app.processes.commands import HELD_BYTES, Active, Ended, NotStarted, Output, Request
 
@@ -79,6 +79,7 @@ class Supervisor:
             NotStarted: `program_missing`, `program_not_executable`, `cwd_missing`, `arguments_too_long`,
                 `containment_missing`, `not_started`.
             LauncherLost: its launcher was killed; whether it has done its work is unknown.
+            errors.WorkspaceFault: there is no room or no descriptor left for it now; it was not started.
         """
         given = {name: self._secrets[name] for name in request.secrets if name in self._secrets}
         start, files = _start(next(self._numbers), dataclasses.replace(request, env={**given, **request.env}))
@@ -150,6 +151,8 @@ class Supervisor:
                 self._register = str(self._folder / register.name_of(series))
                 self._launcher = launched.Launched.start(arguments, self._environ, self._lost, self._sweep)
             except OSError as error:
+                if workspace_faults.passes(error.errno):
+                    raise workspace_faults.waits(str(self._folder), error) from error
                 raise NotStarted(f"No command can be started: {error.strerror or error}.") from error
             self._started.append(self._launcher)
         return self._launcher
@@ -194,7 +197,10 @@ def _start(number: int, request: Request) -> tuple[wire.Start, list[int]]:
     return start, files
 
 
-def _refusal(refused: wire.Refused, request: Request) -> NotStarted:
+def _refusal(refused: wire.Refused, request: Request) -> NotStarted | errors.WorkspaceFault:
+    if workspace_faults.passes(refused.errno):
+        place = {"cwd": str(request.cwd), "output": tempfile.gettempdir()}.get(refused.what, request.argv[0])
+        return workspace_faults.waits(place, OSError(refused.errno, ""))
     reason = os.strerror(refused.errno)
     detail = {"program": request.argv[0], "errno": errno.errorcode.get(refused.errno, "unknown")}
     if refused.what == "cwd":

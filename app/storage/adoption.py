@@ -17,9 +17,6 @@ from app.engine import decisions, plain, records, runs, states
 from app.storage import blobs, chain, damage, disk, layout, receipts
 from app.storage.disk import Disk
 
-OPERATION = "adopted"
-"""In place of an operation's hash: what was asked then is not known."""
-
 _LABEL = "sha256:"
 
 
@@ -212,7 +209,7 @@ def _converted(kept: Kept, outputs: list[bytes] | None) -> dict[str, plain.Json]
         "attempt": 1,
         "visit": 1,
         "branch": "",
-        "operation": {"hash": OPERATION},
+        "operation": {"hash": records.ADOPTED},
         "output": None if blob else output,
         "blob": blob,
         "usage": None,

@@ -4,6 +4,7 @@ The authority of a run: start.json and the two journals, read, checked against e
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping
@@ -11,8 +12,8 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import Any
 
-from app.engine import decisions, plain, records, runs, stores
-from app.storage import blobs, chain, damage, layout
+from app.engine import decisions, events, plain, records, runs, stores
+from app.storage import blobs, chain, damage, events_book, layout
 from app.storage.chain import Reading, Verdict
 from app.storage.disk import Disk, SyncRefused
 
@@ -158,11 +159,12 @@ def read_start(disk: Disk, run_id: str) -> tuple[runs.RunStart, bytes]:
 
     Raises:
         errors.NotFound: it is not there.
-        errors.JournalCorrupt: it cannot be read.
+        errors.JournalCorrupt: it cannot be understood, or is gone from a folder that was a run.
     """
     try:
         content = disk.read(f"{layout.run_folder(run_id)}/{layout.START}")
     except (FileNotFoundError, NotADirectoryError) as error:
+        refuse_lost_start(disk, run_id)
         raise layout.no_run(run_id) from error
     except OSError as error:
         raise damage.corrupt(run_id, layout.START, f"is no file ({error.strerror})") from error
@@ -170,6 +172,35 @@ def read_start(disk: Disk, run_id: str) -> tuple[runs.RunStart, bytes]:
         return _start(json.loads(content)), content
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise damage.corrupt(run_id, layout.START, f"cannot be understood ({type(error).__name__}: {error})") from error
+
+
+def refuse_lost_start(disk: Disk, run_id: str) -> None:
+    """
+    Make sure that a folder without start.json was never a run of ours, whose steps would run again.
+
+    What an adoption that was cut off has left behind is no run yet: lines of adopted steps, and how it ended.
+
+    Raises:
+        errors.JournalCorrupt: it was.
+    """
+    folder = layout.run_folder(run_id)
+    steps, control = (chain.sound_fields(_content(disk, f"{folder}/{name}")) for name in (layout.STEPS, layout.CONTROL))
+    resting = (decisions.DecisionKind.ENDED, decisions.DecisionKind.PAUSED)
+    told = _content(disk, f"{folder}/{layout.EVENTS}") if disk.has_file(f"{folder}/{layout.CONTROL}") else b""
+    ours = (
+        any(fields.get("operation") != {"hash": records.ADOPTED} for fields in steps)
+        or any(fields.get("kind") not in resting for fields in control)
+        or any(event.type == events.EventType.RUN_CREATED for event in events_book.parse(told))
+    )
+    if ours:
+        reason = "is missing beside journals of this run; put it back from a copy, or delete the run"
+        raise damage.corrupt(run_id, layout.START, reason)
+
+
+def _content(disk: Disk, path: str) -> bytes:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        return disk.read(path)
+    return b""
 
 
 def _start(value: Any) -> runs.RunStart:

@@ -152,6 +152,14 @@ def last_fields(content: bytes) -> dict[str, Any] | None:
     return _parsed(raw) if content.endswith(b"\n") and _sound(raw) else None
 
 
+def sound_fields(content: bytes) -> list[dict[str, Any]]:
+    """
+    Return every line that is sealed and sound in itself, whatever it is sealed to.
+    """
+    found = (_parsed(raw) for raw in content.split(b"\n") if _sound(raw))
+    return [fields for fields in found if fields is not None]
+
+
 def _sound(raw: bytes) -> re.Match[bytes] | None:
     tail = raw[-_LONGEST_ENDING:]
     ending = next((found for found in _ENDING.finditer(tail) if found.end() == len(tail)), None)

@@ -96,11 +96,12 @@ class DataDirectory:
             if not self.path.exists():
                 self.path.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
                 OsDisk(self.path.parent).sync_folder("")
-            if layout_mark.check(self._disk, self.path):
-                layout_mark.write(self._disk)
+            unmarked = layout_mark.check(self._disk, self.path)
             for folder in ("", *layout.FOLDERS):
                 self._make_private(folder)
             self._ignore()
+            if unmarked:
+                layout_mark.write(self._disk)
             self._identity = self._identified()
         except OSError as error:
             raise room.unusable(self.path, error) from error

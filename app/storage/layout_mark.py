@@ -56,7 +56,7 @@ def check(files: Disk, path: Path) -> bool:
 
 def write(files: Disk) -> None:
     """
-    Mark a directory with the layout of this program, durably: before anything else is written in it.
+    Mark a directory with the layout of this program, durably.
 
     Raises:
         OSError: the mark could not be written.

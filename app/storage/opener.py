@@ -142,6 +142,7 @@ class Opener:
                 if bookmark is not None:
                     return lock, opening.reopen(self._means, run_id, lock, bookmark)
                 return lock, opening.prepare(self._means, run_id, lock)
+            authority.refuse_lost_start(self._means.disk, run_id)
         except BaseException:
             lock.release()
             raise

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from app import errors
 from app.engine import operations, plain, ports, records
-from app.tools import threads
+from app.tools import failures, threads
 from app.tools.confinement import components
 from app.tools.workspace import Workspace, WrittenFile
 from app.tools.workspaces import Workspaces
@@ -110,10 +110,13 @@ def _sync_folders(root: Path, path: Path) -> None:
     Make the names on the way to a file durable: the try that made them may have died before it did.
     """
     for folder in path.parents:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise failures.of_system(str(path.relative_to(root)), error, "write_failed") from error
         if folder == root:
             return

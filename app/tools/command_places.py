@@ -39,7 +39,10 @@ def folder(workspace: Workspace, path: str) -> Path | int:
                 code="cwd_missing",
                 detail=failure.detail,
             ) from failure
-        return os.dup(descent.folder)
+        try:
+            return os.dup(descent.folder)
+        except OSError as error:
+            raise failures.of_system(path, error) from error
 
 
 def output(workspace: Workspace, path: str) -> int:
@@ -60,5 +63,9 @@ def output(workspace: Workspace, path: str) -> int:
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
         raise failures.not_a_file(path)
-    os.truncate(file, 0)
+    try:
+        os.truncate(file, 0)
+    except OSError as error:
+        os.close(file)
+        raise failures.of_system(path, error, "write_failed") from error
     return file

@@ -83,11 +83,11 @@ class CommandPerformer:
         wanted = await command_captures.rules(self._workspaces.of(call.run), operation.capture, masker)
         stdin = await _text(call, operation.stdin)
 
-        async def once(_: int) -> records.Result:
+        try:
             ended = await self._supervisor.run(self._request(call, operation, env, stdin, withheld))
-            return await _result(call, operation, ended, wanted, masker, len(variables))
-
-        return await interruptions.outlived(call, commands.LauncherLost, once)
+        except commands.LauncherLost as lost:
+            raise interruptions.CutOff(lost) from lost
+        return await _result(call, operation, ended, wanted, masker, len(variables))
 
     def _env(self, call: ports.Call, operation: operations.Command) -> dict[str, str]:
         missing = sorted({name for name in operation.secrets if name not in self._environ})

@@ -76,7 +76,7 @@ class Descent:
         try:
             self._hold(os.open(self._root, _FOLDER & ~os.O_NOFOLLOW))
         except OSError as error:
-            raise failures.no_workspace(error) from error
+            raise failures.no_workspace(str(self._root), error) from error
         return self
 
     def __exit__(

@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 
 from app import errors
+from app.engine import workspace_faults
 
 _SHOWN_CHARACTERS = 200
 _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
@@ -19,10 +20,12 @@ def outside(path: str, reason: str) -> errors.ToolFailed:
     return _about(path, "path_outside_workspace", f"is not a path inside the workspace: {reason}")
 
 
-def no_workspace(error: OSError) -> errors.ToolFailed:
+def no_workspace(path: str, error: OSError) -> errors.ToolFailed | errors.WorkspaceFault:
     """
     Return the failure of a workspace whose folder cannot be opened.
     """
+    if workspace_faults.passes(error.errno):
+        return workspace_faults.waits(path, error)
     return errors.ToolFailed(f"The workspace cannot be opened: {error.strerror}.", code="workspace_missing")
 
 
@@ -98,10 +101,12 @@ def overrun(what: str, seconds: float) -> errors.ToolFailed:
     return errors.ToolFailed(message, code="timeout", detail={"timeout_seconds": seconds})
 
 
-def of_system(path: str, error: OSError, code: str = "file_unreadable") -> errors.ToolFailed:
+def of_system(path: str, error: OSError, code: str = "file_unreadable") -> errors.ToolFailed | errors.WorkspaceFault:
     """
-    Return the failure that an error of the operating system stands for.
+    Return the failure that an error of the operating system stands for, or the fault that passes.
     """
+    if workspace_faults.passes(error.errno, reading=code == "file_unreadable"):
+        return workspace_faults.waits(path, error)
     if error.errno in _MISSING:
         return missing(path)
     name = errno.errorcode.get(error.errno or 0, "unknown")

@@ -139,5 +139,7 @@ def _let_pass(parts: _Parts, error: errors.ToolFailed | OSError, *, is_named: bo
     Let it pass that a path leads nowhere, or that a folder cannot be read which only a wildcard has led to.
     """
     failure = error if isinstance(error, errors.ToolFailed) else failures.of_system("/".join(parts), error)
+    if isinstance(failure, errors.Fault):
+        raise failure
     if failure.code != "file_not_found" and (is_named or failure.code != "file_unreadable"):
         raise failure

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from tests.integration import served
 from tests.integration.held import DELAY_SECONDS, Held
 
 SIZE_BYTES = 8 * 1024 * 1024
+LONG = " ".join(f"Lamp {number} was lit." for number in range(1_000))
 ARRIVAL = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
 
 
@@ -39,6 +41,12 @@ class SmallDisk:
         with self._ballast.open("ab", buffering=0) as file, contextlib.suppress(OSError):
             while True:
                 file.write(b"\0" * 4096)
+
+    def change(self, how: str) -> None:
+        """
+        Let nothing be written (`ro`), or again (`rw`).
+        """
+        subprocess.run(["mount", "-o", f"remount,{how}", str(self.root)], check=True)
 
     def free(self) -> None:
         """
@@ -159,3 +167,55 @@ async def order_until_refused(service: served.Served, run_id: str) -> httpx.Resp
         if answer.status_code != 200:
             return answer
     raise AssertionError("the disk is not full")
+
+
+async def test_a_full_workspace_is_waited_for(disk: SmallDisk, tmp_path: Path) -> None:
+    """Only the workspace is full: the text that was paid for waits, the path is named, and it is written with room."""
+    project = projects.Project(tmp_path / "project")
+    recipe = projects.draft("written") | {"outputs": [{"slot": "edited_draft", "path": "Drafts/scene.md"}]}
+    project.add_recipe(recipe)
+    project.say("polish", text=LONG)
+    workspace = disk.root / "workspace"
+    (workspace / "Drafts").mkdir(parents=True)
+    (workspace / "scene.md").write_text(projects.SCENE)
+    disk.fill()
+    async with served.in_process(project, allowed_roots=[workspace]) as service:
+        body = {"args": {"scene_path": "scene.md"}, "working_dir": str(workspace)}
+        run_id = await service.start("written", **body)
+        waits = await service.until(run_id, "paused", "failed", "done")
+        disk.free()
+        ended = await service.until(run_id, "failed", "done")
+        log = (await service.http.get(f"/api/runs/{run_id}/steps")).json()
+
+    assert (waits["status"], waits["error"]["code"]) == ("paused", "storage_error")
+    assert waits["error"]["detail"] == {
+        "file": "Drafts/scene.md", "errno": "ENOSPC", "error": "No space left on device",
+    }  # fmt: skip
+    assert ended["status"] == "done", ended["error"]
+    assert (workspace / "Drafts" / "scene.md").read_text() == LONG
+    assert [line["attempt"] for line in log] == [1] * len(log)
+
+
+async def test_a_command_waits_for_its_output_file(disk: SmallDisk, tmp_path: Path) -> None:
+    """A file that cannot be made is waited for before the command begins, which runs once."""
+    project = projects.Project(tmp_path / "project")
+    steps = {
+        "name": "Say",
+        "command": ["sh", "-c", f"echo begun >> {tmp_path}/begun; echo said"],
+        "output_file": "a/b/said.txt",
+    }
+    document = {"version": "1.3", "name": "say", "steps": [steps]}
+    project.write(".control-room/recipes/orchestrate/say.yaml", json.dumps(document))
+    workspace = disk.root / "workspace"
+    workspace.mkdir()
+    disk.change("ro")
+    async with served.in_process(project, allowed_roots=[workspace]) as service:
+        run_id = await service.start("say", working_dir=str(workspace))
+        waits = await service.until(run_id, "paused", "failed", "done")
+        disk.change("rw")
+        ended = await service.until(run_id, "failed", "done")
+
+    assert (waits["status"], waits["error"]["code"]) == ("paused", "storage_error"), waits["error"]
+    assert ended["status"] == "done", ended["error"]
+    assert (workspace / "a" / "b" / "said.txt").read_text() == "said\n"
+    assert (tmp_path / "begun").read_text() == "begun\n"

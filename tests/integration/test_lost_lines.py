@@ -148,3 +148,27 @@ def test_the_commit_log_is_asked(tmp_path: Path) -> None:
     assert (parked["status"], parked["error"]["code"]) == ("paused", "journal_lines_missing")
     assert parked["error"]["detail"]["told_by"] == "the commit log in commits/"
     assert len((folder / "steps.jsonl").read_bytes().splitlines()) == 1
+
+
+@pytest.mark.parametrize("begun", [True, False])
+async def test_a_run_that_lost_its_start_is_not_adopted(project: Project, begun: bool) -> None:
+    """A folder with journals of ours is damaged without start.json: nothing runs again, and it can be deleted."""
+    run_id, folder = await interrupted(project)
+    (folder / "start.json").unlink()
+    if not begun:
+        # As a run that was only accepted.
+        for name in ("steps.jsonl", "control.jsonl"):
+            (folder / name).write_bytes(b"")
+    before = {file.name: file.read_bytes() for file in folder.glob("*.jsonl")}
+    async with served.in_process(project) as service:
+        await service.run("quick")
+        rows = {row["run_id"]: row for row in (await service.http.get("/api/runs")).json()}
+        after = {name: (folder / name).read_bytes()[: len(content)] for name, content in before.items()}
+        resumed = await service.http.post(f"/api/runs/{run_id}/resume")
+        deleted = await service.http.delete(f"/api/runs/{run_id}")
+
+    assert (rows[run_id]["status"], rows[run_id]["error_code"]) == ("failed", "journal_corrupt")
+    assert after == before
+    assert (resumed.status_code, resumed.json()["code"]) == (409, "journal_corrupt")
+    assert "start.json is missing beside journals" in resumed.json()["detail"]
+    assert deleted.status_code == 204

@@ -11,6 +11,8 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from app.engine import workspace_faults
+
 _READ_BYTES = 1024 * 1024
 
 
@@ -20,14 +22,15 @@ class Outlet:
     """
 
     def __init__(self) -> None:
-        file, path = tempfile.mkstemp(prefix="agent-")
-        try:
-            os.close(file)
-            self.writing = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
-            """Descriptor for the program; whoever runs it closes it."""
-            self._reading = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        finally:
-            os.unlink(path)
+        with workspace_faults.waiting(tempfile.gettempdir()):
+            file, path = tempfile.mkstemp(prefix="agent-")
+            try:
+                os.close(file)
+                self.writing = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+                """Descriptor for the program; whoever runs it closes it."""
+                self._reading = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            finally:
+                os.unlink(path)
         self._seen_bytes = 0
         self._torn = b""
 
@@ -63,7 +66,8 @@ def folder(wanted: bool) -> Iterator[Path | None]:
     if not wanted:
         yield None
         return
-    made = Path(tempfile.mkdtemp(prefix="agent-"))
+    with workspace_faults.waiting(tempfile.gettempdir()):
+        made = Path(tempfile.mkdtemp(prefix="agent-"))
     try:
         yield made
     finally:
@@ -76,7 +80,8 @@ def fill(folder: Path | None, files: Mapping[str, str]) -> None:
     """
     for name, text in files.items():
         assert folder is not None
-        (folder / name).write_text(text, encoding="utf-8", errors="replace")
+        with workspace_faults.waiting(str(folder)):
+            (folder / name).write_text(text, encoding="utf-8", errors="replace")
 
 
 def read(folder: Path | None, name: str | None) -> bytes:

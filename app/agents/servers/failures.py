@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app import errors
-from app.engine import plain
+from app.engine import plain, workspace_faults
 
 _BY_STATUS = {401: "unauthorized", 403: "unauthorized", 413: "prompt_too_large", 429: "rate_limited"}
 _BY_KIND = {
@@ -48,10 +48,12 @@ def refused(error: Any) -> errors.AgentFailed:
     )
 
 
-def unreachable(error: Exception) -> errors.AgentFailed:
+def unreachable(error: Exception) -> errors.AgentFailed | errors.WorkspaceFault:
     """
     Return what a connection that failed or broke means.
     """
+    if (lack := workspace_faults.shortage(error)) is not None:
+        return workspace_faults.waits("", lack)
     cause = error.__cause__ or error
     return errors.AgentFailed(
         "The service could not be reached, or the connection broke before the reply was whole.",

@@ -1,5 +1,5 @@
 """
-Agents that are cut off while the service goes on: they are asked again, or not, as their operation says.
+Agents that are cut off while the service goes on: they are not asked again unseen.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pytest
 
 from app.agents.backends import Backends
 from app.agents.performer import AgentPerformer
-from app.engine import operations, ports, records, states, stepping
+from app.engine import interruptions, operations, ports, records
 from app.processes import commands
 from tests.unit.agents import around
 from tests.unit.calls import Desk
@@ -56,31 +56,10 @@ async def asked(desk: Desk, backends: Breaking, **given: Any) -> records.Result:
     return await AgentPerformer(backends, around.conversations()).perform(desk.call(call))
 
 
-async def test_an_agent_that_was_cut_off_is_asked_again(desk: Desk) -> None:
-    """The prompt goes out anew, told as a further attempt, since it may have arrived."""
+async def test_an_agent_that_was_cut_off_is_told(desk: Desk) -> None:
+    """The engine decides whether the prompt goes out anew: here nothing is repeated."""
     backends = Breaking(losses=2)
-    result = await asked(desk, backends)
+    with pytest.raises(interruptions.CutOff):
+        await asked(desk, backends)
 
-    assert (result.status, result.output) == (states.StepState.DONE, "Dawn at the gate.")
-    assert backends.attempts == [1, 2, 3]
-
-
-async def test_an_agent_that_must_not_be_asked_again_fails(desk: Desk) -> None:
-    """`fail` makes a failed step of it."""
-    backends = Breaking(losses=1)
-    result = await asked(desk, backends, on_interrupted="fail")
-
-    assert result.error is not None
-    assert (result.error.code, backends.attempts) == ("interrupted", [1])
-
-
-@pytest.mark.parametrize(
-    ("on_interrupted", "reason", "times"), [("ask", "step_interrupted", 1), ("rerun", "crash_loop", 3)]
-)
-async def test_a_person_is_asked(desk: Desk, on_interrupted: Any, reason: str, times: int) -> None:
-    """`ask` parks the run, and so does an agent that is cut off again and again."""
-    backends = Breaking(losses=9)
-    with pytest.raises(stepping.Parked) as parked:
-        await asked(desk, backends, on_interrupted=on_interrupted)
-
-    assert (parked.value.reason, len(backends.attempts)) == (reason, times)
+    assert backends.attempts == [1]

@@ -171,7 +171,7 @@ class Performers:
                 raise
         planned = self.results.get(call.key)
         result = planned.pop(0) if planned else records.Result(output=f"{call.key} done")
-        if isinstance(result, Exception):
+        if isinstance(result, BaseException):
             raise result
         return result
 

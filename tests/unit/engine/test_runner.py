@@ -5,12 +5,14 @@ Tests of the runner: what is written when, what is performed, and how a run rest
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+from typing import Any
 
 import pytest
 
-from app import errors
-from app.engine import operations, records, runs, slots, verdicts
+from app import clock, errors
+from app.engine import interruptions, operations, records, runs, slots, verdicts, workspace_faults
 from app.engine.decisions import DecisionKind
 from app.engine.states import RunState, StepState
 from tests.unit.engine import logs, samples
@@ -609,6 +611,104 @@ async def test_a_run_whose_lines_are_gone_is_parked():
     await bench.log.decide(DecisionKind.UNPAUSED, {})
 
     assert await bench.run() is RunState.DONE
+
+
+@pytest.mark.parametrize(
+    ("on_interrupted", "cuts", "status", "code", "attempts"),
+    [
+        ("rerun", 2, RunState.DONE, None, [1, 2, 3]),
+        ("rerun", 3, RunState.PAUSED, "crash_loop", [1, 2, 3]),
+        ("ask", 1, RunState.PAUSED, "step_interrupted", [1]),
+        ("fail", 1, RunState.FAILED, "interrupted", [1]),
+    ],
+)
+async def test_a_step_that_was_cut_off_leaves_a_trace(on_interrupted, cuts, status, code, attempts):
+    """
+    A process that dies under a living service counts as a try: it is begun, told and counted as after a kill.
+    """
+
+    async def drive(ctx):
+        asked = operations.ToolCall(tool="a", args={}, on_interrupted=on_interrupted)
+        record = await ctx.perform("a", asked)
+        if not record.done:
+            raise errors.RunFailed("failed", causes=("a",), code=record.line["error"]["code"])
+        return runs.Ending()
+
+    bench = logs.Bench(drive)
+    lost = errors.ControlRoomError("the launcher ended")
+    bench.performers.results["a"] = [interruptions.CutOff(lost) for _ in range(cuts)]
+
+    assert await bench.run() is status
+
+    decided, ended = bench.log.loaded.decisions, json.loads(bench.disk.steps[-1]) if bench.disk.steps else None
+    error = decided.pause_error or (decided.ended and decided.ended.error)
+    told = [event.data["attempt"] for event in bench.disk.events if event.type == "step.interrupted"]
+
+    assert [attempt for _, attempt in bench.performers.calls] == attempts
+    assert told == list(range(1, cuts + 1))
+    assert (error and error["code"]) == code
+    assert ended is None or ended["attempt"] == cuts + 1
+
+
+async def test_a_step_waits_for_its_workspace():
+    """
+    What a full workspace refuses is tried again in the same try, the agent's call too, told once and shown meanwhile.
+    """
+    full = OSError(errno.ENOSPC, "raw")
+    bench = logs.Bench(_three)
+    for key in ("a", "b"):
+        bench.performers.results[key] = [workspace_faults.waits(f"Drafts/{key}.md", full) for _ in range(5)]
+    shown: list[object] = []
+    running: list[Any] = []
+    bench.clock = Noting(lambda seconds: shown.append((*_shown(running[0]), seconds)))
+    running.append(runner := bench.runner())
+
+    assert await runner.run() is RunState.DONE
+
+    told = [event.type for event in bench.disk.events if event.type.startswith("storage.")]
+
+    assert [json.loads(line)["attempt"] for line in bench.disk.steps] == [1, 1, 1]
+    assert told == ["storage.failed", "storage.healed"] * 2
+    assert shown[:5] == [("paused", "storage_error", "Drafts/a.md", 0.25 * 2**times) for times in range(5)]
+
+
+class Noting(clock.FakeClock):
+    """
+    A clock that tells of every wait.
+    """
+
+    def __init__(self, note) -> None:
+        super().__init__()
+        self._note = note
+
+    async def sleep(self, seconds: float) -> None:
+        self._note(seconds)
+
+
+def _shown(runner):
+    view = runner.view()
+    return view.status.value, view.error["code"], view.error["detail"]["file"]
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "code"),
+    [(errno.EMFILE, RunState.PAUSED, "storage_error"), (errno.EACCES, RunState.FAILED, "internal_error")],
+)
+async def test_an_error_of_the_system_is_told_in_words(number, status, code):
+    """
+    What passes parks the run, since nobody knows what was done; anything else fails the step, without a Python name.
+    """
+    bench = logs.Bench(_three)
+    bench.performers.results["a"] = [OSError(number, "raw", "/srv/x")]
+    runner = bench.runner()
+
+    assert await runner.run() is status
+
+    error = json.loads(bench.disk.steps[0])["error"] if bench.disk.steps else dict(runner.view().error or {})
+
+    assert (error["code"], error["detail"]["errno"]) == (code, errno.errorcode[number])
+    assert "/srv/x" in error["message"]
+    assert "Error" not in error["message"]
 
 
 async def test_a_cut_off_step_is_no_sign_of_missing_lines():

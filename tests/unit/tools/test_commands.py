@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import clock, errors
-from app.engine import operations, plain, ports, records, states, stepping
+from app.engine import interruptions, operations, plain, states
 from app.processes import commands as processes
 from app.processes import supervisor
 from app.tools import command_outputs
@@ -58,22 +58,6 @@ def shell(script: str, **given: Any) -> operations.Command:
     Return a command that runs a script.
     """
     return operations.Command(argv=("/bin/sh", "-c", script), **given)
-
-
-class Broken:
-    """
-    A supervisor whose launcher is always lost.
-    """
-
-    def __init__(self) -> None:
-        self.requests = 0
-
-    async def run(self, request: processes.Request) -> processes.Ended:
-        """
-        Lose the launcher.
-        """
-        self.requests += 1
-        raise processes.LauncherLost
 
 
 def test_the_document_names_every_field() -> None:
@@ -407,40 +391,17 @@ class TestLostLaunchers:
     Commands that were cut off together with what runs them.
     """
 
-    async def test_it_runs_again(self, desk: Desk, performer: CommandPerformer, running: supervisor.Supervisor) -> None:
-        """A command that may be repeated is, once nothing of its first try is left."""
-        script = "echo $$ >> tries; test $(wc -l < tries) -gt 1 && exit 0; sleep 60"
+    async def test_nothing_is_left(
+        self, desk: Desk, performer: CommandPerformer, running: supervisor.Supervisor
+    ) -> None:
+        """It is told as cut off, so that it runs again as a further try, once nothing of this one is left."""
+        script = "echo $$ >> tries; sleep 60"
         work = asyncio.ensure_future(performer.perform(desk.call(shell(script))))
         tries = desk.working_dir / "tries"
         await broods.until(lambda: tries.exists() and bool(tries.read_text()))
         assert running.launcher_pid is not None
         os.kill(running.launcher_pid, signal.SIGKILL)
-        result = await work
-        first, second = map(int, tries.read_text().split())
+        with pytest.raises(interruptions.CutOff):
+            await work
 
-        assert result.status is states.StepState.DONE
-        assert broods.living({"first": first, "second": second}) == set()
-
-    async def test_it_fails_if_it_must_not_run_again(self, desk: Desk) -> None:
-        """`fail` makes a failed step of it."""
-        broken = Broken()
-        result = await _perform(broken, desk.call(shell("true", on_interrupted="fail")))
-
-        assert result.error is not None
-        assert (result.error.code, broken.requests) == ("interrupted", 1)
-
-    @pytest.mark.parametrize(
-        ("on_interrupted", "reason", "requests"), [("ask", "step_interrupted", 1), ("rerun", "crash_loop", 3)]
-    )
-    async def test_a_person_is_asked(self, desk: Desk, on_interrupted: Any, reason: str, requests: int) -> None:
-        """`ask` parks the run, and so does a launcher that dies again and again."""
-        broken = Broken()
-        with pytest.raises(stepping.Parked) as parked:
-            await _perform(broken, desk.call(shell("true", on_interrupted=on_interrupted)))
-
-        assert (parked.value.reason, broken.requests) == (reason, requests)
-        assert (parked.value.error.code, parked.value.error.key) == (reason, "brief")
-
-
-async def _perform(running: Broken, call: ports.Call) -> records.Result:
-    return await CommandPerformer(running, Workspaces([Path(call.run.working_dir)]), ENVIRON).perform(call)
+        assert broods.living({"first": int(tries.read_text())}) == set()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import resource
 import socket
 import threading
 from pathlib import Path
@@ -559,3 +560,23 @@ def test_no_descriptor_stays_open(root, outside):
         workspace.existing_sha256("a/b/c.md")
 
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_lack_of_descriptors_passes(tmp_path: Path) -> None:
+    """Where no file can be opened any more, the step waits: nothing is said about the file, and nothing was done."""
+    (tmp_path / "a.md").write_text("a")
+    workspace = Workspace(tmp_path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+    try:
+        with pytest.raises(errors.WorkspaceFault) as read:
+            workspace.read_text("a.md")
+        with pytest.raises(errors.WorkspaceFault) as written:
+            workspace.write_text("b.md", "b")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert [caught.value.detail["errno"] for caught in (read, written)] == ["EMFILE", "EMFILE"]
+    assert {path.name for path in tmp_path.iterdir()} == {"a.md"}

@@ -1,0 +1,114 @@
+"""
+Workspace faults: what the system refuses now and may grant later, told apart from what it never will.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+
+from app import errors
+from app.engine import plain, verdicts
+from app.engine.records import Result
+
+_SHORT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
+_PASSING = _SHORT | {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS}
+
+
+def passes(number: int | None, *, reading: bool = False) -> bool:
+    """
+    Tell whether an error is of the disk or of the machine's means, and says nothing about what was asked.
+
+    Args:
+        reading: Whether a user's file was read, of which only the step can tell that it is broken.
+    """
+    return number in (_SHORT if reading else _PASSING)
+
+
+def waits(path: str, error: OSError) -> errors.WorkspaceFault:
+    """
+    Return the fault with which a step waits that has done nothing yet.
+
+    Args:
+        path: What could not be read or written; empty where only the machine's means are exhausted.
+    """
+    return errors.WorkspaceFault(_message(path, error), detail=facts(path, error))
+
+
+@contextlib.contextmanager
+def waiting(path: str) -> Iterator[None]:
+    """
+    Let the step wait if the system refuses what is done before anything of it counts.
+    """
+    try:
+        yield
+    except OSError as error:
+        if not passes(error.errno):
+            raise
+        raise waits(path, error) from error
+
+
+def parks(error: OSError) -> errors.StorageFault:
+    """
+    Return the fault that parks the run of a step of which nobody knows what it has done.
+    """
+    path = _path_of(error)
+    return errors.StorageFault(_message(path, error), detail=facts(path, error))
+
+
+def failed(error: OSError) -> Result:
+    """
+    Return the failure of a step that met an error which does not pass and that nobody foresaw.
+    """
+    return verdicts.failed("internal_error", told(error), facts("", error))
+
+
+def shortage(error: BaseException | None) -> OSError | None:
+    """
+    Return the lack of descriptors or memory that made something fail which was not begun, as a connection.
+    """
+    if isinstance(error, OSError) and error.errno in _SHORT:
+        return error
+    if error is None:
+        return None
+    inner = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    causes = (*inner, error.__cause__ or error.__context__)
+    return next((found for cause in causes if (found := shortage(cause)) is not None), None)
+
+
+def told(error: OSError) -> str:
+    """
+    Say in a sentence what the system refused.
+    """
+    return _message(_path_of(error), error)
+
+
+def facts(path: str, error: OSError) -> dict[str, plain.Json]:
+    """
+    Return path and reason for machines.
+    """
+    return {"file": path or None, "errno": name(error.errno), "error": _reason(error)}
+
+
+def name(number: int | None) -> str:
+    """
+    Return an error's name, e.g. `ENOSPC`.
+    """
+    return errno.errorcode.get(number or 0, "unknown")
+
+
+def _message(path: str, error: OSError) -> str:
+    shown = path.encode("utf-8", "replace").decode()[:200]
+    where = f"{shown!r} cannot be used now" if path else "the step cannot be carried out now"
+    return f"{where}: {_reason(error)}"
+
+
+def _reason(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno else "unknown reason"
+
+
+def _path_of(error: OSError) -> str:
+    found = error.filename2 or error.filename
+    return os.fsdecode(found) if isinstance(found, (str, bytes)) else ""
