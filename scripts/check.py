@@ -44,7 +44,10 @@ def main() -> None:
     """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--only", action="append", metavar="NAME", help="format, lint, types, rooms, docstrings, tests or ordinary"
+        "--only",
+        action="append",
+        metavar="NAME",
+        help="format, lint, types, rooms, docstrings, advisories, tests or ordinary",
     )
     parser.add_argument(
         "--long", action="store_true", help="run the tests marked slow, too, and let property tests look for new cases"
@@ -75,6 +78,7 @@ def _checks(python: Path, tests: list[str]) -> dict[str, list[str]]:
         "types": [f"{tool}/mypy"],
         "rooms": [f"{tool}/lint-imports", "--no-logo"],
         "docstrings": [f"{tool}/interrogate", "--quiet", "app", "bench", "scripts"],
+        "advisories": [str(python), "scripts/advisories.py"],
         "tests": [str(python), "-m", "pytest", "-q", "-n", WORKERS, "--dist", "worksteal", *tests],
         "ordinary": [str(python), "scripts/ordinary_user.py"],
     }

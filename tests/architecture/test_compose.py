@@ -28,7 +28,12 @@ def test_compose_file_is_valid() -> None:
 
 @pytest.mark.parametrize(
     ("right", "wrong"),
-    [("ports:", "portz:"), ("init: true", "init: 7"), ("127.0.0.1:8000:8000", "127.0.0.1:eight:8000")],
+    [
+        ("ports:", "portz:"),
+        ("pids_limit: 2048", "pids_limit: many"),
+        ("init: true", "init: 7"),
+        ("127.0.0.1:8000:8000", "127.0.0.1:eight:8000"),
+    ],
 )
 def test_a_wrong_compose_file_is_seen(right: str, wrong: str) -> None:
     """The check above refuses an unknown field, a wrong type and a wrong port."""
@@ -71,8 +76,37 @@ def test_service_has_no_more_rights_than_it_needs() -> None:
     assert service["user"].split(":")[0] not in ("0", "root")
     assert service["cap_drop"] == ["ALL"]
     assert service["read_only"] is True
-    assert service["volumes"] == ["project:/project"]
+    assert service["volumes"] == ["project:/project", "home:/var/lib/control-room"]
     assert not service.get("privileged")
+
+
+def test_service_is_bounded() -> None:
+    """Processes, memory with swap, descriptors, temporary files and logs have limits, with room for eight agents."""
+    service = _document()["services"]["control-room"]
+
+    assert 512 <= service["pids_limit"] <= 8192
+    assert service["mem_limit"] == service["memswap_limit"] == "8g"
+    assert service["ulimits"] == {"nofile": {"soft": 65536, "hard": 65536}, "core": 0}
+    assert all(re.search(r":size=\d+m$", place) for place in service["tmpfs"])
+    assert {"max-size", "max-file"} <= service["logging"]["options"].keys()
+
+
+def test_agents_have_a_home() -> None:
+    """HOME is a volume that belongs to the service's user, so that logins and caches of agents can be written."""
+    home = re.findall(r"^(?:ENV| +) *HOME=(\S+)", DOCKERFILE, flags=re.MULTILINE)
+
+    assert home == ["/var/lib/control-room"]
+    assert f"home:{home[0]}" in _document()["services"]["control-room"]["volumes"]
+    assert re.search(rf"install -d -o control-room -g control-room -m 0700 .*{home[0]}", DOCKERFILE)
+    assert home[0] in DOCKERFILE[DOCKERFILE.index("VOLUME ") :]
+
+
+def test_base_images_are_named_by_digest() -> None:
+    """Every stage begins with one image of a version and a digest, so that a build tomorrow begins with the same."""
+    images = set(re.findall(r"^FROM (\S+)", DOCKERFILE, flags=re.MULTILINE))
+
+    assert len(images) == 1
+    assert re.fullmatch(r"python:3\.\d+\.\d+-slim-bookworm@sha256:[0-9a-f]{64}", images.pop())
 
 
 def test_service_is_watched() -> None:

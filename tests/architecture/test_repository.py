@@ -19,8 +19,8 @@ from tests.architecture import sources
 LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-local.lock")
 TOP_LEVEL = {
     "app", "bench", "docs", "migrations", "openapi", "recipes", "scripts", "tests", ".ci", ".control-room",
-    "CHANGELOG.md", "CONTRIBUTING.md", "Dockerfile", "LICENSE", "README.md", "docker-compose.yml", "pyproject.toml",
-    ".dockerignore", ".gitattributes", ".gitignore", *LOCKS,
+    "CHANGELOG.md", "CONTRIBUTING.md", "Dockerfile", "LICENSE", "README.md", "SECURITY.md", "docker-compose.yml",
+    "pyproject.toml", ".dockerignore", ".gitattributes", ".gitignore", *LOCKS,
 }  # fmt: skip
 """Everything that may stand at the top; a new entry is a decision."""
 
