@@ -7,7 +7,11 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +33,12 @@ KNOWN: dict[str, list[Any]] = {
     "task_id": [1, 2, 3, 9],
 }
 """Values that exist, so that not every generated path leads to nothing."""
+
+KNOWN_VARIABLE = "FUZZED_IDS"
+"""Variable that tells the same to the program that tries every phase."""
+
+TOKEN = "a-token-of-the-fuzzer"
+PHASES = ("Examples", "Coverage", "Fuzzing", "Stateful")
 
 PUBLISHED = Path(__file__).parents[2] / "openapi" / "openapi.json"
 
@@ -63,6 +73,34 @@ def test_every_answer_is_as_documented(address: str, subtests: pytest.Subtests) 
             tried()
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("token", [None, TOKEN])
+def test_every_phase(tmp_path: Path, token: str | None, caplog: pytest.LogCaptureFixture) -> None:
+    """Examples, edges of every field, chance, and chains of requests find nothing, with and without a token."""
+    environ = {
+        **os.environ,
+        "SCHEMATHESIS_HOOKS": "tests.integration.fuzz_hooks",
+        "PYTHONPATH": str(PUBLISHED.parents[1]),
+    }
+    command = [
+        str(Path(sys.executable).with_name("schemathesis")), "run", str(PUBLISHED), "--no-color", "--seed", "1",
+        "--max-examples", "30", "--phases", ",".join(PHASES).lower(), "--exclude-checks", "positive_data_acceptance",
+        "--suppress-health-check", "all", "--continue-on-failure", "--request-timeout", "90",
+        "--generation-database", "none",
+        *(["--header", f"Authorization: Bearer {token}"] if token else []),
+    ]  # fmt: skip
+    with _served(tmp_path, token) as address:
+        known = {KNOWN_VARIABLE: json.dumps(KNOWN)}
+        done = subprocess.run(
+            [*command, "--url", address], env=environ | known, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+
+    assert done.returncode == 0, done.stdout[-20_000:] + done.stderr
+    assert all(re.search(rf"{phase} \(in ", done.stdout) for phase in PHASES)
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
 def map_path_parameters(context: Any, path_parameters: dict[str, Any] | None) -> dict[str, Any] | None:
     """
     Put something that exists in place of half of the generated path parameters, but delete none of it.
@@ -92,8 +130,16 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """
     Return the address of a service with a few runs in several states.
     """
-    project = conferring.made(tmp_path_factory.mktemp("fuzzed") / "project")
-    with served.in_a_thread(project) as address, httpx.Client(base_url=address) as http:
+    with _served(tmp_path_factory.mktemp("fuzzed")) as address:
+        yield address
+
+
+@contextmanager
+def _served(folder: Path, token: str | None = None) -> Iterator[str]:
+    project = conferring.made(folder / "project")
+    headers = {"Authorization": f"Bearer {token}"}
+    given = {"api_token": token} if token else {}
+    with served.in_a_thread(project, **given) as address, httpx.Client(base_url=address, headers=headers) as http:
         KNOWN["run_id"] = [_run(http, body) for body in _bodies()]
         KNOWN["receipt_id"] = [_receipt(http, KNOWN["run_id"][0])]
         KNOWN["session_id"] = [_plan(http, *moves) for moves in ((), ("approve",), ("approve", "start"))]

@@ -16,7 +16,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import errors, printable
-from app.cli import boundary, endings, formats, terminal
+from app.cli import boundary, endings, formats, issue_formats, terminal
+
+GATE = """
+gate_id run_id recipe_id key status asked_at expires_at default prompt decision by_default decided_at message
+""".split()
+ISSUE = """
+issue_id status kind severity recipe_id run_id session_id key created_at closed_at revision title body
+""".split()
+
+
+def noted(text: str) -> dict[str, object]:
+    """
+    Return the parts of an issue that are lists.
+    """
+    return {"receipts": [text], "notes": [{"at": text, "status": text, "text": text}]}
+
 
 FLAWED = {"valid": False, "target": "x"}
 
@@ -93,6 +108,10 @@ def printed(capsys: pytest.CaptureFixture[str], show: Callable[[], None]) -> str
         terminal.say, terminal.warn, terminal.prompt, terminal.replace_line, lambda text: terminal.draw([text], over=0),
         lambda text: terminal.show(FLAWED | {"flaws": [{"path": "$", "message": text}]}, False, _verdict),
         lambda text: terminal.show({"name": text}, True, str),
+        lambda text: terminal.show(dict.fromkeys(GATE, text) | {"options": [text]}, False, formats.gate),
+        lambda text: terminal.show(dict.fromkeys(ISSUE, text) | noted(text), False, issue_formats.issue),
+        lambda text: terminal.show({"run_id": text, "status": text, "reason": text}, False, formats.moved),
+        lambda text: terminal.show({"recipe_id": "x", "reason": text, "initial_args": {text: 1}}, False, formats.routing),
         lambda text: boundary.execute(failing(errors.RequestInvalid(text)), []),
         lambda text: boundary.execute(failing(click.UsageError(text)), []),
         lambda text: boundary.execute(failing(OSError(text)), []),
