@@ -111,7 +111,7 @@ def printed(capsys: pytest.CaptureFixture[str], show: Callable[[], None]) -> str
         lambda text: terminal.show(dict.fromkeys(GATE, text) | {"options": [text]}, False, formats.gate),
         lambda text: terminal.show(dict.fromkeys(ISSUE, text) | noted(text), False, issue_formats.issue),
         lambda text: terminal.show({"run_id": text, "status": text, "reason": text}, False, formats.moved),
-        lambda text: terminal.show({"recipe_id": "x", "reason": text, "initial_args": {text: 1}}, False, formats.routing),
+        lambda text: terminal.show({"recipe_id": "x", "reason": text, "initial_args": {}}, False, formats.routing),
         lambda text: boundary.execute(failing(errors.RequestInvalid(text)), []),
         lambda text: boundary.execute(failing(click.UsageError(text)), []),
         lambda text: boundary.execute(failing(OSError(text)), []),
