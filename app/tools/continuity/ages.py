@@ -16,32 +16,30 @@ from app.tools.continuity.roster import Roster
 _P = rf"(?P<p>{vocabulary.PERSON})"
 _N = rf"(?P<n>{dates.NUMBER})"
 _BE = r"(?: (?:is|was|am|are|were|being))"
-_ADVERB = r"(?: (?:only|just|barely|still|now|already|then|all of|by now|himself|herself|myself))?"
 _YEARS = r"(?: years? old| years? of age|(?= years?[,.;]))?"
 _ENDS = r"(?=$|[,.;:!?)\"'”’—–]| and | but | or | years? | when @| that | with | at )(?! (?:of|or two|miles|feet|hours|weeks|days|months|years (?:ago|before|later|since|in|at|of (?!age))))"
 _KIND = (
     r"(?:man|woman|boy|girl|child|lad|lass|youth|fellow|person|widow|widower|gentleman|lady|spinster|bachelor|maid|"
     rf"creature|sailor|soldier|teenager|orphan|{'|'.join(sorted(vocabulary.TRADES | vocabulary.RANKS))})"
 )
-_RULES = (
-    re.compile(rf"{_P}(?:,? who)?{_BE}{_ADVERB} {_N}{_YEARS}{_ENDS}", re.IGNORECASE),
-    re.compile(
-        rf"{_P}(?:,| \()(?: aged?| now| still| at| just| only| barely)* {_N}{_YEARS}(?=[,.;)—–])(?! \d)", re.IGNORECASE
-    ),
-    re.compile(rf"{_P} \((?:aged? )?{_N}[,);]", re.IGNORECASE),
-    re.compile(rf"{_N}[- ]years?[- ]old (?:[a-z]+ ){{0,2}}{_P}(?!'s)", re.IGNORECASE),
-    re.compile(rf"{_P}(?:{_BE}|,)(?: now| still| only| just)* an? {_N}[- ]year[- ]old\b", re.IGNORECASE),
-    re.compile(
-        rf"{_P}(?:{_BE}|,)(?: now| still| only| just)* an? (?:[\w-]+,? ){{0,4}}{_KIND} of {_N}{_ENDS}", re.IGNORECASE
-    ),
-    re.compile(rf"{_P}(?:{_BE}|,)(?: now| still)* (?:[\w-]+,? ){{0,2}}(?:at|aged) {_N}{_ENDS}", re.IGNORECASE),
-    re.compile(rf"{_P}'s age[^:]{{0,30}} : {_N}(?![-–/]\d)", re.IGNORECASE),
-    re.compile(rf"{_P}'s {_N} years\b(?! (?:of|in|at|as|on|with|among|under|there|here|away|abroad))", re.IGNORECASE),
-    re.compile(
-        rf"^at {_N}, (?:with [^.;]{{3,80}}, )?{_P} (?:is|was|could|can|still|knew|looked|had no|did)\b", re.IGNORECASE
-    ),
-    re.compile(rf"^at {_N} {_P} (?:is|was still|could|can|still|looked)\b", re.IGNORECASE),
+_NOT_YEARS = (
+    r"(?! ?(?:of (?!age)|or |to |o'clock|per|percent|pounds?|shillings?|pence|dollars?|miles?|feet|foot|yards?|inches|hours?|minutes?|seconds?|"
+    r"days?|weeks?|months?|times|metres?|kilometres?|years (?!old|of age|younger|older|\w+'s))|[-:.,]\d|-)"
 )
+_STATED = (
+    re.compile(
+        rf"(?:{vocabulary.PERSON}|\bwho|\band|\bbut|,){_BE}(?: [a-z]+ly)?(?: (?:only|just|now|still|already|then|all of|by now|himself|herself|myself|aged|turned|of age,?|a good|fully))* (?P<n>{dates.NUMBER}){_YEARS}{_NOT_YEARS}(?= *[,.;:!?)\"'”’—–]| *$| (?:and|but|or|that|this|when|with|at|in|on|then|now|last|next|come|years|because|by|if|as|which|who|before|after|too|to)\b)",
+        re.IGNORECASE,
+    ),
+    re.compile(rf"\b(?P<n>{dates.NUMBER})[- ](?:years?|summers|winters)[- ](?:old|of age)\b", re.IGNORECASE),
+    re.compile(rf"\b(?:aged?|at the age of|of the age of) (?P<n>{dates.NUMBER})\b{_NOT_YEARS}", re.IGNORECASE),
+    re.compile(rf"\b{_KIND} (?:of|at) (?P<n>{dates.NUMBER})\b{_NOT_YEARS}", re.IGNORECASE),
+    re.compile(rf"{vocabulary.PERSON},? (?:now |still |just |only )?(?P<n>{dates.NUMBER})(?: years old)?(?=[,;)]| and )(?! \d)(?<!\d,)"),
+    re.compile(rf"{vocabulary.PERSON} \((?:aged? )?(?P<n>{dates.NUMBER})[,);]"),
+    re.compile(rf"{vocabulary.PERSON}'s age[^:]{{0,30}} : (?P<n>{dates.NUMBER})(?![-–/]\d)", re.IGNORECASE),
+    re.compile(rf"{vocabulary.PERSON}'s (?P<n>{dates.NUMBER}) years\b(?! (?:of|in|at|as|on|with|among|under|there|here|away|abroad))", re.IGNORECASE),
+    re.compile(rf"^at (?P<n>{dates.NUMBER}),? (?:with [^.;]{{3,80}}, )?(?={vocabulary.PERSON}(?!'s) (?:is|was|could|can|still|knew|looked|had no|did|has)\b)", re.IGNORECASE),
+)  # fmt: skip
 _TURNS = re.compile(
     rf"{_P}(?: had| has| have| would| will)?(?: only| just)? (?:turn(?:ed|s)?|reached) {_N}{_ENDS}", re.IGNORECASE
 )
@@ -49,7 +47,7 @@ _BIRTHDAY = re.compile(rf"{_P}'s (?P<n>[a-z-]+(?:th|st|nd|rd)|\d+(?:th|st|nd|rd)
 _HOW_OLD = re.compile(rf"\bhow old (?:are|will) you\b(?:[^?@]{{0,30}}(?P<p>{vocabulary.PERSON}))?", re.IGNORECASE)
 _ANSWER = re.compile(rf"[\"“‘' ]{{0,3}}(?:I am )?(?P<n>{dates.NUMBER})(?=[,.!;])", re.IGNORECASE)
 _BORN = re.compile(
-    rf"{_P}(?:'s (?:born|birthday|birth|date of birth|birth date|year of birth|birth year|dob)(?: :| (?:was|is))| (?:is|was|had been|were) born (?:[a-z]+ ){{0,3}}?(?:on|in)\b) ?(?P<when>.{{3,60}})",
+    rf"{_P}(?:'s (?:born|birthday|birth|date of birth|birth date|year of birth|birth year|dob)(?: :| (?:was|is))| (?:is|was|had been|were) born(?: (?:[a-z]+ ){{0,3}}?(?:on|in)\b)?) ?(?P<when>.{{3,60}})",
     re.IGNORECASE,
 )
 _THEN = re.compile(
@@ -75,9 +73,9 @@ def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
     """
     Yield ages and dates of birth.
     """
-    for rule in _RULES:
+    for rule in _STATED:
         for match in rule.finditer(passage.text):
-            yield from _aged(passage, roster, match, "is")
+            yield from _stated(passage, roster, match)
     for match in _TURNS.finditer(passage.text):
         yield from _aged(passage, roster, match, "turns")
     for match in _BIRTHDAY.finditer(passage.text):
@@ -99,6 +97,39 @@ def _answered(passage: Passage, roster: Roster) -> Iterator[Fact]:
         number = int(named.strip("@?~")) if named else passage.speaker
         if years is not None and years >= _YOUNGEST and roster.is_person(number):
             yield _fact(passage, roster, number, True, "is", years)
+
+
+def _stated(passage: Passage, roster: Roster, match: re.Match[str]) -> Iterator[Fact]:
+    """
+    Yield an age with the one of whom it is told, wherever the name stands.
+    """
+    text = passage.text
+    inside = re.match(vocabulary.PERSON, match[0])
+    if inside:
+        number, sure = facts.person(inside, 0)
+    else:
+        number, sure = facts.bearer(passage, match.start(), match.end(), roster)
+        following = re.match(rf"(?:(?: [a-z]+){{0,2}},? )?({vocabulary.PERSON})(?!'s)", text[match.end() :])
+        if following and (not text[: match.start()].strip(' "') or "old" in match[0]):
+            number, sure = facts.person(following, 1)
+    years = dates.number(match["n"])
+    if years is None or not _YOUNGEST <= years <= _OLDEST or not roster.is_person(number):
+        return
+    before = facts.clause(text, match.start("n"))
+    if _ESTIMATE.search(before[-40:]) or (text.rstrip("\"'”’").endswith("?") and passage.is_spoken):
+        return
+    if _WHEN.search(before) or _THEN.match(text[match.end("n") :]):
+        return
+    if years < _GROWN and re.search(r"\b(?:only|just|but)\b", before) and _THAT_TIME.search(text):
+        return
+    if "had been" in before or facts.is_earlier(passage) or (passage.is_spoken and re.search(r"\bwas\b", match[0])):
+        return
+    yield _fact(passage, roster, number, sure, "is", years)
+
+
+_GROWN = 16
+_THAT_TIME = re.compile(r"\b(?:that|the) (?:summer|winter|year|spring|autumn|day)\b|\bthen\b|\bat the time\b", re.IGNORECASE)
+_WHEN = re.compile(r"\b(?:if|when|since|before|until|as|like|the year|while|after|than|once)\b[^,]{0,30}$", re.IGNORECASE)
 
 
 def _aged(passage: Passage, roster: Roster, match: re.Match[str], how: str) -> Iterator[Fact]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from app.tools import dates
@@ -16,9 +17,12 @@ from app.tools.continuity.passages import Passage
 from app.tools.continuity.roster import Roster
 
 _DAYS = "monday tuesday wednesday thursday friday saturday sunday".split()
-_DAY = rf"(?P<w>{'|'.join(day.capitalize() for day in _DAYS)})"
+_DAY = rf"(?P<w>{'|'.join(day.capitalize() for day in _DAYS)}|(?:Mon|Tues?|Wed|Thurs?|Thur|Fri|Sat|Sun)\b\.?)"
 _ORDINAL = r"(?P<d>\d{1,2}(?:st|nd|rd|th)?|[a-z]+(?:-[a-z]+)?(?:st|nd|rd|th|ieth))"
-_NAMED_DAY = re.compile(rf"\b{_DAY},? (?:the |was the )?(?P<rest>[^.;!?]{{3,30}})")
+_NAMED_DAY = re.compile(
+    rf"\b{_DAY}(?: (?:night|morning|evening|afternoon|last))?(?: that [^,.;]{{3,30}})?,? (?:the |was the )?(?P<rest>[^.;!?]{{3,30}})"
+)
+_CALENDAR = re.compile(r"\b(?:calendar|almanac|newspaper|headline)\b[^.]{0,60}\b(?:says?|said|showed|shows|read|stood|open)\b")
 _DAY_NUMBER = re.compile(
     rf"\b(?:the )?{_ORDINAL}(?: of (?P<m>[A-Z][a-z]+))? (?:was|is|fell on|falls on|being) (?:a |the )?{_DAY}\b",
     re.IGNORECASE,
@@ -92,7 +96,7 @@ def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
 
 def _weekdays(passage: Passage) -> Iterator[Fact]:
     text, scene = passage.text, passage.date
-    if _LOOKS_BACK.search(text):
+    if _LOOKS_BACK.search(text) or _CALENDAR.search(text):
         return
     for match in _NAMED_DAY.finditer(text):
         found = dates.find(match["rest"])
@@ -154,7 +158,7 @@ def next_days(told: Sequence[Fact]) -> Iterator[tuple[Fact, Fact]]:
         if fact.passage.is_card or fact.passage.is_spoken:
             continue
         if fact.attribute == "next_day" and last is not None and fact.passage.order - last.passage.order < 2:
-            day = _DAYS.index(last.value.split()[0].lower()) if last.attribute == "weekday" else last.data
+            day = _day_index(last.value.split()[0]) if last.attribute == "weekday" else last.data
             if (int(str(day)) + 1) % 7 != fact.data:
                 yield last, fact
         last = fact
@@ -168,7 +172,7 @@ def _weekday(passage: Passage, year: int | None, month: int | None, day: int | N
         ordinal = dt.date(year or 2001, month, day).toordinal()
     except ValueError:
         return
-    shift = (_DAYS.index(named.lower()) - ordinal) % 7
+    shift = (_day_index(named) - ordinal) % 7
     yield Fact(
         kind="dates_order",
         attribute="weekday",
@@ -178,6 +182,23 @@ def _weekday(passage: Passage, year: int | None, month: int | None, day: int | N
         data=(shift, ordinal),
         passage=passage,
     )
+
+
+def _day_index(named: str) -> int:
+    return next(index for index, day in enumerate(_DAYS) if day.startswith(named.lower().strip(".")[:3]))
+
+
+def usual_weekdays(told: Sequence[Fact]) -> list[Fact]:
+    """
+    Return the weekdays that break with most others of their calendar, each after the right one that is nearest in time.
+    """
+    shifts = Counter(fact.data[0] for fact in told).most_common(2)
+    if len(shifts) < 2 or shifts[0][1] == shifts[1][1]:
+        return list(told)
+    usual = [fact for fact in told if fact.data[0] == shifts[0][0]]
+    odd = [fact for fact in told if fact.data[0] != shifts[0][0]]
+    nearest = [min(usual, key=lambda fact, day=wrong.data[1]: abs(fact.data[1] - day)) for wrong in odd]  # type: ignore[misc]
+    return [*dict.fromkeys(nearest), *odd]
 
 
 def _events(passage: Passage, roster: Roster) -> Iterator[Fact]:

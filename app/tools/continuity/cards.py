@@ -39,6 +39,8 @@ _CALLED = re.compile(
     r"\b(?:known (?:as|to \w{2,12} as)|called|nicknamed|goes by|short for|everyone calls (?:him|her)) "
     r"[\"“‘'*_]{0,2}((?:[A-Z][\w'’-]{1,20} ?){1,3})"
 )
+_SURNAME_FIRST = re.compile(r"([^\W\d_]['’\w-]{1,30}), ((?:[^\W\d_a-z][\w'’.-]{0,30} ?){1,3})")
+_SLUG = re.compile(r"[a-z0-9]+(?:[_-][a-z0-9]+)*")
 _MAX_ALIASES = 16
 _FIELD_WORDS = 5
 
@@ -79,7 +81,7 @@ def read(document: documents.Document, names_in_prose: Set[str]) -> list[Card]:
         names_in_prose: Words that are proper names in the scenes.
     """
     main = canon.of_document(document)
-    title = cleaned(main.name)
+    title = _single(cleaned(main.name), document, names_in_prose)
     found: list[tuple[str, int, list[Line]]] = [(title, document.body_line, [])]
     row = ""
     for line, field, text in _statements(document):
@@ -100,8 +102,10 @@ def read(document: documents.Document, names_in_prose: Set[str]) -> list[Card]:
             continue
         if row and field:
             field, text = row, f"{field} {text}" if "side" in field.lower() and "side" not in text.lower() else text
-        name = fields.name_of(field) if field else ""
-        found[-1][2].append(Line(text=f"{field} : {text}" if field else text, line=line, field=name))
+        found[-1][2].extend(
+            Line(text=f"{label} : {value}" if label else value, line=line, field=fields.name_of(label) if label else "")
+            for label, value in _paired(field, text)
+        )
     return [
         _card(document, main if name == title else None, name, lines)
         for name, _, lines in found
@@ -113,8 +117,24 @@ def cleaned(name: str) -> str:
     """
     Return a heading or title as the name that it gives.
     """
-    bare = _TAIL.sub("", _PREFIX.sub("", _BRACKETS.sub("", name)))
-    return bare.strip(' *_#"“”') or name
+    bare = _PREFIX.sub("", _BRACKETS.sub("", name)).strip(' *_#"“”')
+    if _SLUG.fullmatch(bare) and re.search("[_-]", bare):
+        bare = " ".join(word if word in {"and", "of", "the"} else word.capitalize() for word in re.split("[_-]", bare))
+    turned = _SURNAME_FIRST.fullmatch(bare)
+    bare = f"{turned[2].strip()} {turned[1]}" if turned else bare
+    bare = " ".join(word.capitalize() if word.isupper() and len(word) > 2 else word for word in bare.split())
+    return _TAIL.sub("", bare).strip(' *_#"“”') or name
+
+
+def _single(title: str, document: documents.Document, names_in_prose: Set[str]) -> str:
+    """
+    Return a card's title, or the first name in its text where the title names two.
+    """
+    if " and " not in title and not title.endswith("s"):
+        return title
+    text = " ".join(text for _, text in documents.body(document)[:3])
+    found = [m[0] for m in re.finditer(rf"(?:{_NAME} ){{1,2}}{_NAME}", text) if _is_name(m[0], names_in_prose)]
+    return found[0].rstrip(".,") if found and " and " in title else title
 
 
 def _is_same(one: str, other: str) -> bool:
@@ -187,6 +207,14 @@ def _sentences(lines: Sequence[tuple[int, str]]) -> Iterator[tuple[int, str, str
             yield lines[min(sentence.line, len(lines)) - 1][0], "", sentence.text
 
 
+def _paired(label: str, value: str) -> list[tuple[str, str]]:
+    """
+    Return `Hair, eyes: yellow; blue` as two fields.
+    """
+    labels, values = re.split(r"\s{0,2}(?:,|/|&|\band\b)\s{0,2}", label), re.split(r"\s{0,2}[;,/]\s{0,2}", value)
+    return list(zip(labels, values, strict=True)) if 1 < len(labels) == len(values) else [(label, value)]
+
+
 def _parts(text: str) -> list[str]:
     return [part.strip() for part in text.split(";") if part.strip()]
 
@@ -236,6 +264,7 @@ def _can_name(alias: str) -> bool:
     bare = alias.strip().lower()
     return (
         len(bare) > 1
+        and not bare.endswith(",")
         and bare not in matching.STOPWORDS
         and bare not in {"the man", "the woman", "the boy", "the girl", "the child"}
     )
@@ -318,6 +347,7 @@ def _roles(lines: Sequence[Line]) -> Iterator[str]:
     stated = [line.text.partition(" : ")[2] for line in lines if line.field in _ROLE_FIELDS]
     for text in [*stated, _first_prose(lines)]:
         first = re.split(r"[,;(.]| at | in | for | to | who | since | on ", text)[0].strip()
+        first = first[:1].lower() + first[1:]
         match = _ROLE.match(first)
         if match and "'" not in first and "’" not in first:
             words = match[1].split()
@@ -331,22 +361,22 @@ def _roles(lines: Sequence[Line]) -> Iterator[str]:
 
 
 def _pronoun(text: str, lines: Sequence[Line]) -> str | None:
+    for line in lines:
+        if line.field in {*_ROLE_FIELDS, *_KIN_FIELDS, "gender", "sex", ""}:
+            value = re.split(r"[,;.]", line.text.partition(" : ")[2] or line.text)
+            for part in (part.replace("-in-law", "") for part in value):
+                bare = re.sub(r"\b(?:of|to) .*|\w+['’]s? ", "", part.lower()).split()[:4]
+                kin = re.sub(r".*['’]s ", "", part.lower()).split()[:3]
+                for word in [*bare, *kin] if line.field else kin[-1:] if "'" in part or "’" in part else bare:
+                    if word in vocabulary.FEMALE_WORDS | {"female"} or re.search(r"[trd]ress$|stress$", word):
+                        return "she"
+                    if word in vocabulary.MALE_WORDS | {"male"}:
+                        return "he"
     words = re.findall(r"[a-z]+", text.lower())
     he = sum(word in {"he", "his", "him", "himself"} for word in words)
     she = sum(word in {"she", "her", "hers", "herself"} for word in words)
-    if he != she and min(he, she) * 2 <= max(he, she):
+    if he + she > 1 and min(he, she) * 2 <= max(he, she):
         return "he" if he > she else "she"
-    for line in lines:
-        if line.field in {*_ROLE_FIELDS, *_KIN_FIELDS, "gender", "sex", ""}:
-            value = re.split(r"[,;]", line.text.partition(" : ")[2] or line.text)
-            for part in (part.replace("-in-law", "") for part in value):
-                bare = set(re.sub(r"\bof .*|\w+['’]s? ", "", part.lower()).split()[:4])
-                kin = re.sub(r".*['’]s ", "", part.lower()).split()[:3]
-                words_here = bare | set(kin)
-                if words_here & (vocabulary.FEMALE_WORDS | {"female"}):
-                    return "she"
-                if words_here & (vocabulary.MALE_WORDS | {"male"}):
-                    return "he"
     return None
 
 

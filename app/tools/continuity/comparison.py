@@ -61,6 +61,11 @@ _KEPT_IN_DOUBT = frozenset({"age", "appearance", "rank_relation"})
 _VERSIONS = 40
 _FACTS = 20_000
 _OPENING_LINES = 12
+_WRITTEN = re.compile(
+    r"\b(?:[Dd]iary|[Jj]ournal|[Ll]etter|[Ll]og|[Nn]otebook|[Ss]tatement|[Tt]estimony|[Dd]eposition|[Mm]emoir|[Cc]onfession|[Nn]arrative)s? (?:of|from|by) (.+)"
+    r"|^(.{3,40}?) (?:to|writes to) [A-Z]"
+)
+_FIGURE = re.compile(r"\d")
 _TOLD_BACK = re.compile(r"\b(?:had|born|since|died|built|founded|until|ago)\b")
 
 
@@ -107,7 +112,11 @@ def compare(told: Sequence[Scene], canon: Sequence[documents.Document]) -> Compa
     found = [card for document in canon for card in cards.read(document, known)]
     roster = Roster(found, documents_told)
     result = Comparison(cards=found, roster=roster)
-    read = [*_of_cards(found, roster), *_of_scenes(told, roster)]
+    stated_on_cards = list(_of_cards(found, roster))
+    for fact in (fact for passage in stated_on_cards for fact in relations.read(passage, roster)):
+        if fact.attribute == "relation" and fact.is_sure:
+            roster.learn_relation(int(fact.key[0]), int(fact.key[1]), fact.data)
+    read = [*stated_on_cards, *_of_scenes(told, roster)]
     for passage in read:
         if len(result.facts) < _FACTS:
             read_off = (fact for rule in _READERS for fact in rule(passage, roster))
@@ -133,7 +142,7 @@ def _of_cards(found: Sequence[cards.Card], roster: Roster) -> Iterator[Passage]:
             name, _, value = line.text.partition(" : ")
             normal = passages.of_line(value if line.field else line.text, number, roster)
             yield Passage(
-                text=f"@{number}'s {name.lower()} : {normal}" if line.field else normal,
+                text=f"@{number}'s {name if _FIGURE.search(name) else name.lower()} : {normal}" if line.field else normal,
                 path=card.path,
                 line=line.line,
                 quote=bounds.clipped(card.entity.document.lines[line.line - 1] if card.entity.document else line.text),
@@ -149,7 +158,7 @@ def _of_scenes(told: Sequence[Scene], roster: Roster) -> Iterator[Passage]:
     teller = _teller(told, roster)
     years = _years(told)
     for order, scene in enumerate(told):
-        narrator = roster.numbered(scene.pov) or teller
+        narrator = roster.numbered(scene.pov) or _writer(scene.document, roster) or teller
         reader = passages.Reader(
             roster,
             scene.path,
@@ -174,6 +183,15 @@ def _of_scenes(told: Sequence[Scene], roster: Roster) -> Iterator[Passage]:
                 date=scene.date,
             )
         yield from reader.read(prose.paragraphs(scene.document))
+
+
+def _writer(document: documents.Document, roster: Roster) -> int:
+    """
+    Return whose diary or letter a scene is by its heading, 0 if it says none.
+    """
+    match = _WRITTEN.search(document.title)
+    number = roster.numbered(match[1] or match[2]) if match else 0
+    return number if roster.is_person(number) else 0
 
 
 def _years(told: Sequence[Scene]) -> dict[str, dates.StoryDate]:
@@ -258,7 +276,9 @@ def _contradict(result: Comparison, read: Sequence[Passage]) -> None:
                 for one, other in possessions.conflicts(told, read)
             ]
         else:
-            _contradict_group(result, told, _DIFFER[kind])
+            _contradict_group(
+                result, calendar_dates.usual_weekdays(told) if attribute == "weekday" else told, _DIFFER[kind]
+            )
 
 
 def _contradict_deaths(result: Comparison, told: Sequence[Fact]) -> None:
@@ -281,8 +301,8 @@ def _contradict_group(result: Comparison, told: Sequence[Fact], differ: Callable
     Hold the versions of one thing against each other; each that contradicts an earlier one is found once.
     """
     versions = _versions(told)
-    if any(fact.value == "changed" for fact in versions):
-        return
+    changes = [_place(fact) for fact in versions if fact.value == "changed"]
+    versions = [fact for fact in versions if fact.value != "changed"]
     reported: set[str] = set()
     for position, other in enumerate(versions):
         for one in versions[:position]:
@@ -290,6 +310,7 @@ def _contradict_group(result: Comparison, told: Sequence[Fact], differ: Callable
             if (
                 one.passage is other.passage
                 or other.value in reported
+                or any(_place(one) <= change <= _place(other) or change[0] < 0 for change in changes)
                 or not differ(one, other)
                 or _is_aware(one, other)
                 or _is_aware(other, one)
@@ -297,6 +318,10 @@ def _contradict_group(result: Comparison, told: Sequence[Fact], differ: Callable
                 continue
             reported.add(other.value)
             result.contradictions.append(Contradiction(one=one, other=other, versions=tuple(versions)))
+
+
+def _place(fact: Fact) -> tuple[int, int]:
+    return fact.passage.order, fact.passage.index
 
 
 def _versions(told: Sequence[Fact]) -> list[Fact]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from app.tools import bounds, dates, documents, prose
 from app.tools.cast import Mention
-from app.tools.continuity import vocabulary, wording
+from app.tools.continuity import naming, vocabulary, wording
 from app.tools.continuity.roster import Roster
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
@@ -28,16 +28,21 @@ _AFTER_OBJECT = frozenset(
     "toward towards without within was were is are had has have would could should might not what who how why where "
     "this these those nothing something anything everything more now here there too either for alone once".split()
 )
+_KIN = re.compile(
+    r" (?:(?:elder|older|younger|late|own|old|dear|poor|little|big|only|dead|twin|young|good) )*"
+    rf"(?P<k>{'|'.join(sorted(vocabulary.KINSHIP, key=len, reverse=True))})\b(?!-)(?P<s>['’]s\b)?(?!,? (?:\w+, )?[A-Z])"
+)
 _NEAR_SENTENCES = 7
-SOME_WOMAN, SOME_MAN = -1, -2
+SOME_WOMAN, SOME_MAN, SOMEBODY = -1, -2, -3
+_DISLOCATED = re.compile(r"^(@[~?]\d+)(?= [^@.;]{3,60}, (?:poor |old |dear |was |our )+@(\d+)[,.])")
 _UNNAMED = re.compile(
     r"(?<![,—–] )(?<!was )(?<!is )(?<!am )(?<!as )(?<!like )(?<!were )(?<!been )(?<!for )(?<!than )\b(?i:an?|the|another|one|that|this|my|his|her) "
-    rf"(?:(?!of\b|and\b|in\b|to\b)[a-z][\w-]* ){{0,3}}?(?P<noun>{'|'.join(sorted(vocabulary.MALE_NOUNS | vocabulary.FEMALE_NOUNS))})\b(?!['’]s)"
+    rf"(?:(?!of\b|and\b|in\b|to\b)[a-z][\w-]* ){{0,3}}?(?P<noun>{'|'.join(sorted(vocabulary.MALE_NOUNS | vocabulary.FEMALE_NOUNS | naming.OFFICES))})\b(?!['’]s)"
 )
 
 
 def _unnamed_gender(noun: str) -> int:
-    return SOME_WOMAN if noun in vocabulary.FEMALE_NOUNS else SOME_MAN
+    return SOME_WOMAN if noun in vocabulary.FEMALE_NOUNS else SOME_MAN if noun in vocabulary.MALE_NOUNS else SOMEBODY
 
 
 _SAID = re.compile(rf"\b(?:{vocabulary.SPEECH_VERBS}) (?:(?:the|old|young) )?@[?~]?(\d+)\b(?!'s)")
@@ -116,7 +121,7 @@ class _Chain:
         A pronoun that opens its sentence carries on with the subject of the sentence before.
         """
         for distance, people in enumerate(reversed(self.sentences)):
-            fitting = [p for p in people if p != exclude and _gender(roster, p) == gender]
+            fitting = [p for p in people if p != exclude and (p == SOMEBODY or _gender(roster, p) == gender)]
             if fitting:
                 if opens and distance == 1 and people[0] == fitting[0]:
                     return fitting[0], False
@@ -288,10 +293,12 @@ def _replaced(
         mention = named.get(match.start())
         if mention is not None and mention.end <= end:
             person = roster.number(mention.entity)
-            pieces += [text[position : mention.start], f"@{person}" + ("'s" if mention.is_possessive else "")]
-            position = min(mention.after, end)
+            piece, after = f"@{person}" + ("'s" if mention.is_possessive else ""), min(mention.after, end)
             if roster.is_person(person):
                 chain.add(person)
+                piece, after = _kin(text, person, piece, after, roster, chain)
+            pieces += [text[position : mention.start], piece]
+            position = after
             continue
         if match.start() in unnamed:
             chain.add(_described(text, match.start(), unnamed[match.start()], chain, roster))
@@ -305,14 +312,26 @@ def _replaced(
         )
         if person > 0:
             mark = f"@?{person}" if doubtful else f"@{person}" if gender == "i" else f"@~{person}"
-            piece, after = _pronoun(text, match, mark)
+            chain.add(person)
+            piece, after = _kin(text, person, *_pronoun(text, match, mark), roster, chain)
             pieces += [text[position : match.start()], piece]
             position = after
-            chain.add(person)
         elif person < 0:
             chain.add(person)
     pieces.append(text[position:end])
-    return wording.plain("".join(pieces))
+    return _DISLOCATED.sub(r"@\2", wording.plain("".join(pieces)))
+
+
+def _kin(text: str, person: int, piece: str, after: int, roster: Roster, chain: _Chain) -> tuple[str, int]:
+    """
+    Return the only brother for `his brother`, and where the text continues; else what was given.
+    """
+    match = _KIN.match(text, after) if piece.endswith("'s") and "?" not in piece else None
+    relative = roster.relative(person, match["k"].lower()) if match else 0
+    if not match or not relative:
+        return piece, after
+    chain.add(relative)
+    return f"@~{relative}" + ("'s" if match["s"] else ""), match.end()
 
 
 def _described(text: str, position: int, someone: int, chain: _Chain, roster: Roster) -> int:
@@ -322,6 +341,8 @@ def _described(text: str, position: int, someone: int, chain: _Chain, roster: Ro
     gender = _gender(roster, someone)
     near = {p for people in chain.sentences for p in people if _gender(roster, p) == gender}
     definite = re.search(r"\b[Tt]he (?:old |young |big |little )?$", text[max(position - 14, 0) : position])
+    if re.match(r"[\w-]+ (?:on|in|at|with|who|from|behind|of|under|beside|by) ", text[position : position + 30]):
+        return someone
     return next(iter(near)) if definite and len(near) == 1 else someone
 
 

@@ -64,7 +64,7 @@ _MUTUAL = re.compile(
 )
 _MARRIED = re.compile(rf"{_P}(?: is| was| had been)? married (?:to )?{_Q}(?!'s)", re.IGNORECASE)
 _PROMOTED = re.compile(
-    r"\b(?:promot\w+|stripes?|gazetted|demot\w+|reduced to|brevet|acting|formerly|former|retired|"
+    r"\b(?:promot\w+|since (?:the|last|this|yesterday|\w+day)\b|stripes?|gazetted|demot\w+|reduced to|brevet|acting|formerly|former|retired|"
     rf"(?:made(?: @[?~]?\d+)?|become|became|becomes|be|being|been|then|once|call(?:ed|s)? (?:him|her|me|you|@[?~]?\d+)|joined (?:\w+ )?as|as|rank of) (?:an? |up )?(?:first |full |the )?(?:{'|'.join(sorted(vocabulary.RANKS))}))\b",
     re.IGNORECASE,
 )
@@ -102,6 +102,9 @@ def _ranks(passage: Passage, roster: Roster) -> Iterator[Fact]:
         for number in {int(m.strip("@?~")) for m in re.findall(vocabulary.PERSON, text)}:
             if re.search(_RANK, text, re.IGNORECASE) and roster.is_person(number):
                 yield _fact(passage, roster, "rank", number, (str(number),), "changed", "", True)
+        return
+    if passage.is_card and passage.subject and len(set(re.findall(_RANK.replace("?P<r>", ""), text.lower()))) > 1:
+        yield _fact(passage, roster, "rank", passage.subject, (str(passage.subject),), "changed", "", True)
         return
     for rule in (_TITLED, *_RANKED):
         for match in rule.finditer(text):

@@ -5,6 +5,7 @@ The roster: everyone and everything that cards and scenes name, by number, with 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from app.tools import documents, matching, names, prose
 from app.tools.canon import Entity
 from app.tools.cast import Cast
-from app.tools.continuity import vocabulary
-from app.tools.continuity.cards import TITLES, Card
+from app.tools.continuity import naming, vocabulary
+from app.tools.continuity.cards import Card
 
 _PRONOUN = re.compile(r"\b(he|him|his|she|her)\b", re.IGNORECASE)
 _TITLE = re.compile(r"\b([A-Z][a-z]{1,12})\.? $")
@@ -34,9 +35,7 @@ _PLACE_NAME = re.compile(
 )
 _AFTER_PREPOSITION = re.compile(r"\b(?:to|from|of|in|at|with|for|by|near|than) $")
 _MAX_TEXTS = 400
-_FAMILIAR = frozenset(
-    "mr mrs ms miss old young aunt uncle father mother sister brother granny grandmother grandfather sir".split()
-)
+_SUGGESTED = 4
 _NOT_NAMES = frozenset(
     {
         "St",
@@ -60,13 +59,6 @@ _NOT_NAMES = frozenset(
 )
 
 
-_ROLES = "|".join(
-    sorted(vocabulary.TRADES | vocabulary.RANKS | {"mayor", "landlady", "landlord", "treasurer", "squire"})
-)
-_NAMED = r"(?:(?:Mr|Mrs|Miss|Dr|Father|Sir|Madame|Herr) )?(?:[A-Z][a-z]+ )?[A-Z][a-z]+"
-_APPOSED = re.compile(
-    rf"\b[Tt]he (?P<r1>{_ROLES}),? (?P<n1>{_NAMED})\b(?!['’]s)|\b(?P<n2>{_NAMED}), the (?P<r2>{_ROLES})\b(?= of|[,.;])"
-)
 _NARRATOR = Entity(
     name="the narrator", aliases=("the narrator",), kind="character", pronoun=None, facts=(), document=None
 )
@@ -83,9 +75,12 @@ class Roster:
         told = {s.name for s in names.certain(names.sightings(scenes))}
         seen = [s for s in names.sightings([*scenes, *written]) if s.name in told or s.name.lower() not in labels]
         entities = _distinct([card.entity for card in cards])
-        entities += _further(entities, seen)
-        entities = _titled(entities, seen)
-        entities = _described(entities, scenes)
+        small = {word for document in scenes for word in re.findall(r"\b[a-z]{4,}\b", " ".join(document.lines))}
+        titles = naming.titles(seen, small)
+        entities = naming.with_short_names(entities, seen)
+        entities += _further(entities, seen, titles)
+        entities = naming.with_titles(entities, seen, titles)
+        entities = naming.with_offices(entities, [*written, *scenes])
         self.cast = Cast([*_without_shared_aliases(entities), _NARRATOR])
         """Finds names in texts."""
         self.entities = self.cast.entities
@@ -95,7 +90,24 @@ class Roster:
         self._persons = [entity.kind in {"character", "unknown"} for entity in self.entities]
         self.narrator = len(self.entities)
         """Who tells a story in the first person where nobody says who that is."""
+        self._relatives: dict[tuple[int, str], set[int]] = {}
         self._observe(scenes)
+
+    def learn_relation(self, one: int, other: int, relation: str) -> None:
+        """
+        Note what `other` is to `one`, so that `his brother` can mean somebody.
+        """
+        self._relatives.setdefault((one, relation), set()).add(other)
+        self._relatives.setdefault((other, vocabulary.INVERSE.get(relation, relation)), set()).add(one)
+
+    def relative(self, person: int, word: str) -> int:
+        """
+        Return the only one who is a person's sister or son, 0 if none or several may be.
+        """
+        gender = "he" if word in vocabulary.MALE_WORDS else "she" if word in vocabulary.FEMALE_WORDS else None
+        known = self._relatives.get((person, vocabulary.KINSHIP.get(word, "")), set())
+        fitting = [number for number in known if gender is None or self.gender(number) in {gender, None}]
+        return fitting[0] if len(fitting) == 1 else 0
 
     def number(self, entity: Entity) -> int:
         """
@@ -161,10 +173,16 @@ class Roster:
                     _note_word(pronouns[number], text[mention.start : mention.end].split()[0].lower(), 4)
                 people = {self.number(m.entity) for m in mentions}
                 if len(people) == 1:
-                    _note_pronouns(pronouns[next(iter(people))], paragraph, mentions[0].end)
+                    _note_pronouns(pronouns[next(iter(people))], paragraph, mentions[0].end, len(paragraph.text))
+                for one, following in itertools.zip_longest(mentions, mentions[1:]):
+                    end = min(following.start if following else len(text), paragraph.sentence_at(one.start).end, one.end + 60)
+                    _note_pronouns(pronouns[self.number(one.entity)], paragraph, one.end, end)
         self._acting = {number for number, use in uses.items() if use["acts"]}
-        for number, count in pronouns.items():
-            if self._genders[number - 1] is None:
+        for number, entity in enumerate(self.entities, start=1):
+            count = pronouns.setdefault(number, Counter())
+            suggested = naming.pronoun_of(entity.name)
+            count[suggested or ""] += _SUGGESTED
+            if self._genders[number - 1] is None and self._persons[number - 1]:
                 self._genders[number - 1] = _majority(count)
         for number, entity in enumerate(self.entities[:-1], start=1):
             if entity.kind == "unknown" and entity.document is not None and number not in uses:
@@ -172,7 +190,7 @@ class Roster:
         for number, use in uses.items():
             entity = self.entities[number - 1]
             if entity.kind == "unknown" and self._genders[number - 1] is None:
-                likely = use["acts"] > 0 or (use["located"] == 0 and _PLACE_NAME.search(entity.name) is None)
+                likely = naming.pronoun_of(entity.name) is not None or use["acts"] > 0 or (use["located"] == 0 and _PLACE_NAME.search(entity.name) is None)
                 self._persons[number - 1] = likely and 2 * use["located"] <= use["all"]
 
 
@@ -183,8 +201,8 @@ def _note_word(count: Counter[str], word: str, weight: int = 3) -> None:
         count["she"] += weight
 
 
-def _note_pronouns(count: Counter[str], paragraph: prose.Paragraph, start: int) -> None:
-    for match in _PRONOUN.finditer(paragraph.text, start):
+def _note_pronouns(count: Counter[str], paragraph: prose.Paragraph, start: int, end: int) -> None:
+    for match in _PRONOUN.finditer(paragraph.text, start, end):
         if not paragraph.is_spoken(match.start()):
             count["he" if match[1].lower() in {"he", "him", "his"} else "she"] += 1
             return
@@ -215,18 +233,21 @@ def _distinct(entities: Iterable[Entity]) -> list[Entity]:
     return list(found.values())
 
 
-def _further(entities: Sequence[Entity], seen: Sequence[names.Sighting]) -> list[Entity]:
+def _further(
+    entities: Sequence[Entity], seen: Sequence[names.Sighting], titles: frozenset[str]
+) -> list[Entity]:
     """
     Return those whom no card describes; `Jory Pell` and `Jory` are one.
     """
     known = {word for entity in entities for alias in entity.aliases for word in alias.split() if word[:1].isupper()}
     found: dict[str, Entity] = {}
     for entity in sorted(names.entities(seen), key=lambda entity: -len(entity.name.split())):
-        words = [word for word in entity.name.split() if word.strip(".").lower() not in TITLES]
+        words = [word for word in entity.name.split() if word.strip(".").lower() not in titles]
         if (
             not words
             or words[0].lower() in matching.STOPWORDS
-            or all(word in known for word in words)
+            or all(word in known or (word.isupper() and word.capitalize() in known) for word in words)
+            or (words[-1].isupper() and words[-1].capitalize() in known)
             or (len(words[0]) == 1 and len(words) == 1)
         ):
             continue
@@ -242,47 +263,6 @@ def _further(entities: Sequence[Entity], seen: Sequence[names.Sighting]) -> list
             ]
             found[bare] = dataclasses.replace(entity, name=bare, aliases=tuple(fresh))
     return list(found.values())
-
-
-def _titled(entities: Sequence[Entity], seen: Sequence[names.Sighting]) -> list[Entity]:
-    """
-    Let `the Major` mean Major Voss where there is no other major.
-    """
-    bearers: dict[str, set[str]] = {}
-    by_alias = {alias: entity.name for entity in entities for alias in entity.aliases}
-    for sighting in seen:
-        title, _, rest = sighting.name.partition(" ")
-        if title.lower() in TITLES and title.lower() not in _FAMILIAR and rest:
-            owner = by_alias.get(rest) or by_alias.get(rest.split()[-1])
-            bearers.setdefault(title, set()).update([owner] if owner else ["?"])
-    found = []
-    for entity in entities:
-        titles = [title for title, owners in bearers.items() if owners == {entity.name}]
-        further = [f"the {title}" for title in titles] + [f"the {title.lower()}" for title in titles]
-        found.append(dataclasses.replace(entity, aliases=tuple(dict.fromkeys([*entity.aliases, *further]))))
-    return found
-
-
-def _described(entities: Sequence[Entity], scenes: Sequence[documents.Document]) -> list[Entity]:
-    """
-    Let `the vicar` mean whom the text introduces as `the vicar, Mr Lisle` or `Lisle, the vicar`.
-    """
-    by_alias = {alias: entity.name for entity in entities for alias in entity.aliases if alias[:1].isupper()}
-    bearers: dict[str, set[str]] = {}
-    for document in scenes:
-        for line in document.lines:
-            for match in _APPOSED.finditer(line):
-                role, name = (match["r1"], match["n1"]) if match["r1"] else (match["r2"], match["n2"])
-                owner = by_alias.get(name) or by_alias.get(name.split()[-1])
-                if owner:
-                    bearers.setdefault(role, set()).add(owner)
-    by_name = {next(iter(owners)): role for role, owners in bearers.items() if len(owners) == 1}
-    return [
-        dataclasses.replace(entity, aliases=(*entity.aliases, f"the {by_name[entity.name]}"))
-        if entity.name in by_name
-        else entity
-        for entity in entities
-    ]
 
 
 def _without_shared_aliases(entities: Sequence[Entity]) -> list[Entity]:

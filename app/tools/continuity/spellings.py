@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from app.tools import documents, names
+from app.tools import documents, names, prose
 from app.tools.continuity.cards import TITLES, Card
 
 _INTRODUCED = re.compile(
@@ -16,6 +16,7 @@ _INTRODUCED = re.compile(
     r"with (?:an?|one|two) [\"“'‘]?\w{1,2}\b|brothers?|sisters?|twins?|cousins?|two)\b",
     re.IGNORECASE,
 )
+_SPEAKS_OF_NAMES = re.compile(r"\b(?:names?|named|spel\w+|letters?|might be|perhaps|confus\w+|mistak\w+|without)\b", re.IGNORECASE)
 _SUFFIXES = ("y", "ie", "ey", "kin", "ette", "chen", "s", "ian", "an", "ish", "er", "ers", "ese", "i", "in", "en")
 _LOCATED = re.compile(r"\b(?:in|at|near|from|to|through|towards?) $")
 _SHORTEST = 3
@@ -52,7 +53,10 @@ def slips(
     reported: set[str] = set()
     common = {word for document in scenes for line in document.lines for word in re.findall(r"\b[a-z]{3,}\b", line)}
     right = [re.sub(r"['’]s\b", "", name) for name in known]
+    paragraphs = [p.text for document in scenes for p in prose.paragraphs(document)]
     for slip in names.slips(seen, right):
+        if any(slip.name in text and _told_apart(slip, text) for text in paragraphs):
+            continue
         if slip.intended.lower() in common or (slip.name.rstrip("s") in counts and slip.name.endswith("s")):
             continue
         if _is_own_name(slip, counts, neighbours, known):
@@ -63,6 +67,14 @@ def slips(
         yield slip, first.get(slip.intended)
     yield from _beside_surname(seen, known, counts, first, reported)
     yield from _after_title(seen, known, counts, first, reported)
+
+
+def _told_apart(slip: names.Slip, text: str) -> bool:
+    """
+    Return whether a paragraph has both spellings and speaks of names: it knows of the difference.
+    """
+    both = all(re.search(rf"\b{re.escape(name)}\b", text) for name in (slip.name, slip.intended))
+    return both and _SPEAKS_OF_NAMES.search(text) is not None
 
 
 def _is_place(word: str, seen: Sequence[names.Sighting]) -> bool:
