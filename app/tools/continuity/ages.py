@@ -109,8 +109,8 @@ def _stated(passage: Passage, roster: Roster, match: re.Match[str]) -> Iterator[
         number, sure = facts.person(inside, 0)
     else:
         number, sure = facts.bearer(passage, match.start(), match.end(), roster)
-        following = re.match(rf"(?:(?: [a-z]+){{0,2}},? )?({vocabulary.PERSON})(?!'s)", text[match.end() :])
-        if following and (not text[: match.start()].strip(' "') or "old" in match[0]):
+        following = re.match(rf"(?:(?:,? [a-z]+){{0,2}},? )?({vocabulary.PERSON})(?!'s)", text[match.end() :])
+        if following and ("@" not in text[: match.start()] or "old" in match[0]):
             number, sure = facts.person(following, 1)
     years = dates.number(match["n"])
     if years is None or not _YOUNGEST <= years <= _OLDEST or not roster.is_person(number):

@@ -30,7 +30,7 @@ _DIED = (
     r"went to (?:the gallows|the scaffold))"
 )
 _KILLER = (
-    r"(?:sea|river|water|weir|fever|cholera|typhus|plague|pox|smallpox|consumption|influenza|pneumonia|cancer|war|flood|"
+    r"(?:sea|river|water|weir|fever|scurvy|dysentery|chill|blow-out|explosion|typhoid|diphtheria|heart|lungs|gout|croup|measles|cholera|typhus|plague|pox|smallpox|consumption|influenza|pneumonia|cancer|war|flood|"
     r"avalanche|bullet|fire|winter|drink|frost|cold|mine|quarry|pit|storm|flames|rope|hangman|epidemic|childbed|stroke|fall)"
 )
 _RULES = (
@@ -57,6 +57,11 @@ _RULES = (
         re.IGNORECASE,
     ),
     re.compile(
+        rf"{_P}, whom (?:the |an? )?(?:[a-z]+ )?{_KILLER} (?:had )?(?:took|taken|killed|carried off|finished|claimed)|"
+        rf"\b(?:broke|broken) (?P<p2>{vocabulary.PERSON})'s neck|{_KILLER} (?:that |which )?(?P<p3>{vocabulary.PERSON}) died of",
+        re.IGNORECASE,
+    ),
+    re.compile(
         rf"\b{_KILLER} (?:that |which )?(?:had |has )?(?:took|taken|killed|drowned|carried off|claimed|swallowed|finished) {_P}(?!'s)",
         re.IGNORECASE,
     ),
@@ -78,8 +83,9 @@ _RULES = (
     ),
 )
 _CAUSES = {
+    "an explosion": r"blow-?out|explosion|blown up|exploded",
     "water": r"drown\w*|the weir\b|lost at sea|the (?:sea|river|water)\b (?:had )?(?:took|taken|claimed|swallowed|killed)|went down with|gone down with",
-    "illness": r"fever|consumption|cholera|typhus|plague|smallpox|influenza|pneumonia|cancer|diphtheria|(?:his|her|@[?~]?\d+'s) lungs|phthisis|measles|illness",
+    "illness": r"fever|scurvy|dysentery|typhoid|consumption|cholera|typhus|plague|smallpox|influenza|pneumonia|cancer|diphtheria|(?:his|her|@[?~]?\d+'s) lungs|phthisis|measles|illness",
     "the rope": r"hanged|gallows|hangman|the rope",
     "a shot": r"shot\b|bullet",
     "war": r"killed in (?:action|the war)|in (?:battle|the war)|at the front|flanders|in the trenches",
@@ -92,14 +98,19 @@ _CAUSES = {
     "old age": r"old age|in (?:his|her|@[?~]?\d+'s) sleep",
 }
 _CAUSES_READ = {name: re.compile(rf"\b(?:{words})", re.IGNORECASE) for name, words in _CAUSES.items()}
-_CARD = re.compile(rf"{_P}'s (?:died|death|date of death|status|fate|grave|state|end) : (?P<v>.+)", re.IGNORECASE)
+_CARD = re.compile(
+    rf"{_P}'s (?:died|death|date of death|status|fate|grave|state|end)(?P<w>[^:]{{0,30}}) : (?P<v>.+)", re.IGNORECASE
+)
+_LATER = re.compile(r"(?:,|\band|\bthen|\bbut) (?P<v>died|drowned|perished|was (?:drowned|killed|hanged|shot|murdered))\b")
+_YEAR = re.compile(rf"(?:\b(?:in|of|since|,) |\()'?(?P<y>(?<=')\d\d|(?:{dates.NUMBER}))(?=[,.;:)]| (?:with|on|at|when|after|and)\b|$)")
+_TIMED = re.compile(r"\b(?:[A-Z][a-z]+ary|March|April|May|June|July|August|[A-Z][a-z]+ber|\d{4}|last (?:spring|summer|autumn|winter|year))\b")
 _CARD_DEAD = re.compile(
     r"^(?:dead|deceased|died|drowned|killed|murdered|buried|hanged|in the churchyard|lost)\b", re.IGNORECASE
 )
 _CARD_ALIVE = re.compile(r"^(?:alive|living)\b", re.IGNORECASE)
 _ACTS = re.compile(
     rf"{_P}(?!'s)(?:,? (?:[a-z]+ly|himself|herself|too|then|only)|, (?!and\b|but\b|or\b)[^,.;:@]{{3,50}},)? (?P<v>[a-z]+ed|(?:was|is) (?!being\b|lying\b|missing\b)[a-z]+ing|"
-    rf"{'|'.join('said asked came went stood sat took gave held ran rose spoke shook turned put laid drew led made got fell began met brought caught sent told wrote read smiled lit let kept set cut drank ate wore bent threw blew swore sang saw heard looked leaned shut stepped nodded grinned spat swung slid fed rode rang swept is waits says comes goes stands sits'.split())})\b",
+    rf"{vocabulary.PAST}|is|waits|says|comes|goes|stands|sits)\b",
     re.IGNORECASE,
 )
 _SAYS = re.compile(rf"\b(?:{vocabulary.SPEECH_VERBS}) (?:(?:old|young|the) )?{_P}(?!'s)", re.IGNORECASE)
@@ -132,9 +143,12 @@ _PRESUMED = re.compile(
 )
 
 
+_SINCE = re.compile(r"\b(?:before|when|until|till)\b", re.IGNORECASE)
 _NO_WAKING = re.compile(r"(?:did not|never) w[ao]ke", re.IGNORECASE)
 _SENTENCE_PART = re.compile(r"[;!?]|\.(?= |$)|, (?:but|while|so) ")
 _NEAR = 130
+_SHORT_YEARS = 12
+_CENTURY = 100
 
 
 def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
@@ -146,14 +160,24 @@ def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
         yield from _carded(passage, roster, match)
     for rule in _RULES:
         for match in rule.finditer(text):
-            number, sure = facts.person(match)
+            named = next(name for name in ("p", "p2", "p3") if name in match.re.groupindex and match[name])
+            number, sure = facts.person(match, named)
             before = facts.clause(text, match.start())
-            if _is_presumed(before) or _is_presumed(_NO_WAKING.sub("", match[0])) or text.endswith("?"):
+            if _TIMED.search(text):
+                before = re.sub(r"\b(?:until|till|when|before)\b", "", before)
+            if _is_presumed(before) or _is_presumed(_NO_WAKING.sub("", _SINCE.sub("", match[0]))) or text.endswith("?"):
                 continue
-            pronoun = "~" in match["p"] and (match.start("p") > 1 or passage.is_spoken)
+            own = re.search(rf"@{number}\b(?!')", text[: match.start(named)]) is not None
+            pronoun = "~" in match[named] and (match.start(named) > 1 or passage.is_spoken) and not own
             if roster.is_person(number):
                 yield _fact(passage, roster, number, sure and not pronoun, "dead")
                 yield from _of_what(passage, roster, number, sure, match)
+    for match in () if passage.field else _LATER.finditer(text):
+        before = text[: match.start()]
+        number, sure = facts.bearer(passage, match.start(), match.end(), roster)
+        if sure and roster.is_person(number) and f"@{number}" in before and not _is_presumed(facts.clause(text, match.start())):
+            yield _fact(passage, roster, number, sure, "dead")
+            yield from _of_what(passage, roster, number, sure, match)
     if not passage.is_card and not passage.is_flashback:
         yield from _seen(passage, roster)
 
@@ -173,15 +197,22 @@ def _of_what(passage: Passage, roster: Roster, number: int, sure: bool, match: r
     causes = [name for name, words in _CAUSES_READ.items() if words.search(stretch)]
     if len(causes) == 1:
         yield _fact(passage, roster, number, sure, causes[0], "cause")
-    years = {date.year for date in dates.find(stretch, bare_years=True)}
+    before = facts.clause(passage.text, match.start())
+    years = {date.year for date in dates.find(f"{before} {stretch}", bare_years=True) if date.year}
+    short = [_year(found["y"]) for found in _YEAR.finditer(stretch)] if not years else []
+    years |= {year for year in short if year is not None and year > _SHORT_YEARS}
     year = years.pop() if len(years) == 1 else None
     if year is not None:
         yield _fact(passage, roster, number, sure, str(year), "died", dates.StoryDate(year=year))
 
 
+def _year(text: str) -> int | None:
+    return dates.number(text.strip("'"))
+
+
 def _seen(passage: Passage, roster: Roster) -> Iterator[Fact]:
     text = passage.text
-    if _LOOKS_BACK.search(passage.context):
+    if _LOOKS_BACK.search(text):
         return
     for rule in (_ADDRESSED,) if passage.is_spoken else (_ACTS, _SAYS, _MET):
         for match in rule.finditer(text):
@@ -203,7 +234,7 @@ def _carded(passage: Passage, roster: Roster, match: re.Match[str]) -> Iterator[
     value = match["v"].strip()
     if _CARD_ALIVE.match(value):
         yield _fact(passage, roster, number, True, "living")
-    is_death = field in {"died", "death", "date of death", "grave"} or _CARD_DEAD.match(value)
+    is_death = field.split()[0] in {"died", "death", "date", "grave"} or _CARD_DEAD.match(value)
     if is_death and not _is_presumed(value):
         yield _fact(passage, roster, number, True, "dead")
         yield from _of_what(passage, roster, number, True, match)
@@ -243,6 +274,9 @@ def differ(one: Fact, other: Fact) -> bool:
     Return whether somebody acts who is dead by then.
     """
     if isinstance(one.data, dates.StoryDate) and isinstance(other.data, dates.StoryDate):
+        years = (one.data.year or 0, other.data.year or 0)
+        if min(years) < _CENTURY:
+            return years[0] % _CENTURY != years[1] % _CENTURY
         return one.data.contradicts(other.data)
     if one.attribute == "cause":
         return bool(one.data[0] != other.data[0])

@@ -50,6 +50,7 @@ _NOT_SO = re.compile(
 _DENIED = re.compile(
     r"\b(?:not|never|no longer|neither|nor|nobody|none|almost|nearly|hardly|than|without)\b", re.IGNORECASE
 )
+_BUT_FOR = re.compile(r"\bif it (?:had not been|were not|was not) for\b", re.IGNORECASE)
 _ASKED = re.compile(r"\?\s{0,2}[\"'”’]?$")
 _OTHER_TIME = re.compile(
     r"\b(?:years? (?:ago|before|earlier)|long ago|in those days|once upon|as a (?:child|boy|girl)|used to|had once|"
@@ -78,7 +79,7 @@ def is_unreal(passage: Passage, start: int, end: int) -> bool:
     """
     Return whether a stretch of a passage is asked, denied, wished or only compared.
     """
-    before = clause(passage.text, start)
+    before = _BUT_FOR.sub("", clause(passage.text, start))
     return bool(
         _ASKED.search(passage.text)
         or _NOT_SO.search(before)
@@ -108,7 +109,7 @@ _ABOUT = re.compile(r"\b(?:at|to|on|for|from|by|behind|beside|with|of|past|after
 _SOMEBODY = re.compile(
     rf"\b(?:an?|the|that|this|one|another|some) (?:[\w-]+ ){{0,3}}?(?:{'|'.join(sorted(vocabulary.MALE_NOUNS | vocabulary.FEMALE_NOUNS | {'stranger', 'other', 'others', 'child', 'people', 'person', 'portrait', 'one'}))})\b(?!')"
 )
-_COLON = re.compile(r"[.;!?—–]")
+_COLON = re.compile(r"[.;:!?—–]")
 
 
 def bearer(passage: Passage, start: int, end: int, roster: Roster) -> tuple[int, bool]:

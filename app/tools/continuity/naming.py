@@ -123,7 +123,7 @@ def with_offices(entities: Sequence[Entity], texts: Sequence[documents.Document]
     """
     Let `the vicar` mean whom a text introduces as `the vicar, Mr Lisle`, `Lisle, the vicar` or `Lisle was the vicar of`.
     """
-    by_alias = {alias: entity for entity in entities for alias in entity.aliases if alias[:1].isupper()}
+    by_alias = _bearers(entities)
     bearers: dict[str, set[str]] = {}
     for document in texts:
         for line in document.lines:
@@ -146,7 +146,7 @@ def with_titles(entities: Sequence[Entity], seen: Sequence[names.Sighting], know
     Let `the Major` mean Major Voss where there is no other major, and `Overseer Pruitt` the only Pruitt.
     """
     bearers: dict[str, set[str]] = {}
-    by_alias = {alias: entity for entity in entities for alias in entity.aliases}
+    by_alias = _bearers(entities)
     family: dict[str, list[Entity]] = {}
     for entity in entities:
         if " " in entity.name and entity.kind in {"character", "unknown"}:
@@ -180,6 +180,19 @@ def with_short_names(entities: Sequence[Entity], seen: Sequence[names.Sighting])
                 if alias in written:
                     bearers.setdefault(alias, set()).add(entity.name)
     return _added(entities, bearers)
+
+
+def _bearers(entities: Sequence[Entity]) -> dict[str, Entity]:
+    """
+    Return who is meant by each name that only one bears.
+    """
+    count = Counter(alias for entity in entities for alias in set(entity.aliases))
+    return {
+        alias: entity
+        for entity in entities
+        for alias in entity.aliases
+        if count[alias] == 1 and alias[:1].isupper()
+    }
 
 
 def _owner(name: str, by_alias: Mapping[str, Entity]) -> Entity | None:

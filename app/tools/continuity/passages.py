@@ -28,6 +28,8 @@ _AFTER_OBJECT = frozenset(
     "toward towards without within was were is are had has have would could should might not what who how why where "
     "this these those nothing something anything everything more now here there too either for alone once".split()
 )
+_FIRST_PERSON = re.compile(r"\b(?:I|my|me)\b")
+_OFTEN = 3
 _KIN = re.compile(
     r" (?:(?:elder|older|younger|late|own|old|dear|poor|little|big|only|dead|twin|young|good) )*"
     rf"(?P<k>{'|'.join(sorted(vocabulary.KINSHIP, key=len, reverse=True))})\b(?!-)(?P<s>['’]s\b)?(?!,? (?:\w+, )?[A-Z])"
@@ -122,6 +124,8 @@ class _Chain:
         """
         for distance, people in enumerate(reversed(self.sentences)):
             fitting = [p for p in people if p != exclude and (p == SOMEBODY or _gender(roster, p) == gender)]
+            if fitting and fitting[0] < 0 and len({p for p in fitting if p > 0}) == 1:
+                return next(p for p in fitting if p > 0), distance > 1
             if fitting:
                 if opens and distance == 1 and people[0] == fitting[0]:
                     return fitting[0], False
@@ -164,12 +168,15 @@ class Reader:
         self._index = 0
         self._asked = ""
         self._there = 0
+        self._is_first_person = False
 
     def read(self, paragraphs: Sequence[prose.Paragraph]) -> Iterator[Passage]:
         """
         Yield the passages of the paragraphs.
         """
         texts = [p.text.lower() for p in paragraphs]
+        told = (m for p in paragraphs for m in _FIRST_PERSON.finditer(p.text) if not p.is_spoken(m.start()))
+        self._is_first_person = len(list(itertools.islice(told, _OFTEN))) == _OFTEN
         for position, paragraph in enumerate(paragraphs):
             context = " ".join(texts[max(position - 1, 0) : position + 3])
             yield from self._paragraph(paragraph, context)
@@ -213,7 +220,8 @@ class Reader:
         before = next((people[0] for people in reversed(self._chain.sentences) if people), 0)
         before = max(before, 0)
         self._chain.opened()
-        text = _replaced(paragraph.text, mentions, start, end, self._roster, self._chain, self._narrator)
+        narrator, who = self._narrator, self._narrator if self._is_first_person else 0
+        text = _replaced(paragraph.text, mentions, start, end, self._roster, self._chain, narrator, exclude=who)
         return text, before
 
     def _said(
@@ -243,8 +251,9 @@ class Reader:
             return 0
         speaker = 0
         for text in told:
-            match = _SAID.search(text) or _SAYS.search(text)
-            if match:
+            said = [m for m in (_SAID.search(text), _SAYS.search(text)) if m]
+            if said:
+                match = min(said, key=lambda m: m.start())
                 speaker = int(match[1])
                 break
         if not speaker:
@@ -303,6 +312,12 @@ def _replaced(
         if match.start() in unnamed:
             chain.add(_described(text, match.start(), unnamed[match.start()], chain, roster))
         bare = match[0].replace("’", "'").partition("'")[0]
+        if bare.lower() == "our":
+            piece, after = _kin(text, first_person, f"@{first_person}'s", match.end(), roster, chain)
+            if after > match.end():
+                pieces += [text[position : match.start()], piece]
+                position = after
+            continue
         gender = _PRONOUNS.get(bare.lower())
         if gender is None or (bare == "i" and gender == "i"):
             continue

@@ -17,6 +17,7 @@ from app.tools.continuity import naming, vocabulary
 from app.tools.continuity.cards import Card
 
 _PRONOUN = re.compile(r"\b(he|him|his|she|her)\b", re.IGNORECASE)
+_ARTICLE = re.compile(r"\b[Aa]n? (?:young |old |certain )?([A-Z][a-z]+)\b(?! [A-Z])")
 _TITLE = re.compile(r"\b([A-Z][a-z]{1,12})\.? $")
 _KIN_BEFORE = re.compile(r"\b(?:his|her|my|their|our|the|a|old|young) ([a-z-]{3,15}),? $")
 _LOCATED = re.compile(
@@ -36,6 +37,7 @@ _PLACE_NAME = re.compile(
 _AFTER_PREPOSITION = re.compile(r"\b(?:to|from|of|in|at|with|for|by|near|than) $")
 _MAX_TEXTS = 400
 _SUGGESTED = 4
+_RELATIVES = frozenset("papa mamma mama mum mummy dad daddy father mother grandpa grandma gran granny auntie uncle aunt nurse".split())
 _NOT_NAMES = frozenset(
     {
         "St",
@@ -75,8 +77,11 @@ class Roster:
         told = {s.name for s in names.certain(names.sightings(scenes))}
         seen = [s for s in names.sightings([*scenes, *written]) if s.name in told or s.name.lower() not in labels]
         entities = _distinct([card.entity for card in cards])
+        known_names = {word for entity in entities for alias in entity.aliases for word in alias.split()}
         small = {word for document in scenes for word in re.findall(r"\b[a-z]{4,}\b", " ".join(document.lines))}
-        titles = naming.titles(seen, small)
+        with_article = Counter(m[1] for d in scenes for line in d.lines for m in _ARTICLE.finditer(line))
+        seen = [s for s in seen if with_article[s.name] < 1 or s.name in known_names]
+        self._titles = titles = naming.titles(seen, small)
         entities = naming.with_short_names(entities, seen)
         entities += _further(entities, seen, titles)
         entities = naming.with_titles(entities, seen, titles)
@@ -163,7 +168,9 @@ class Roster:
                     number = self.number(mention.entity)
                     before = text[max(mention.start - 24, 0) : mention.start]
                     use = uses.setdefault(number, Counter())
-                    use["located"] += bool(_LOCATED.search(before))
+                    use["located"] += bool(_LOCATED.search(before)) and not mention.is_possessive
+                    title = _TITLE.search(before)
+                    use["titled"] += title is not None and title[1].lower() in self._titles
                     use["acts"] += bool(
                         _ACTS.match(text, mention.end) and not _AFTER_PREPOSITION.search(before)
                     ) or bool(_SAID.search(before))
@@ -190,7 +197,7 @@ class Roster:
         for number, use in uses.items():
             entity = self.entities[number - 1]
             if entity.kind == "unknown" and self._genders[number - 1] is None:
-                likely = naming.pronoun_of(entity.name) is not None or use["acts"] > 0 or (use["located"] == 0 and _PLACE_NAME.search(entity.name) is None)
+                likely = naming.pronoun_of(entity.name) is not None or use["acts"] + use["titled"] > 0 or (use["located"] == 0 and _PLACE_NAME.search(entity.name) is None)
                 self._persons[number - 1] = likely and 2 * use["located"] <= use["all"]
 
 
@@ -246,6 +253,7 @@ def _further(
         if (
             not words
             or words[0].lower() in matching.STOPWORDS
+            or words[-1].lower() in _RELATIVES
             or all(word in known or (word.isupper() and word.capitalize() in known) for word in words)
             or (words[-1].isupper() and words[-1].capitalize() in known)
             or (len(words[0]) == 1 and len(words) == 1)

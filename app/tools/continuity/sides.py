@@ -4,6 +4,7 @@ Left and right: on which side somebody's scars, lost eyes and lame legs are, and
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator
 
@@ -37,11 +38,11 @@ _MARKS = (
         r"artificial|peg|hook|stump|severed|amputated|cut off|shattered|crushed|useless|paralysed|deaf|short of|dead|"
         r"milky|clouded|ruined|empty|lopped|torn|mangled|shot|favou?r(?:s|ed|ing)?|broken|prosthetic|tin|iron|only|"
         r"good|remaining|sound|seeing|one-eyed|stumps|hollow|pinned|webbed|withering|turned-in|clubbed|club|shorter|"
-        r"half|gap|ached?|aching|unseeing|sightless|whole|eyeless|numb|swollen"),
+        r"steel|brass|metal|clockwork|stayed behind|left behind|parted|three fingers|four fingers|never been of|no use|no sight|no feeling|half|gap|ached?|aching|unseeing|sightless|whole|eyeless|numb|swollen"),
     ),
 )  # fmt: skip
 _ELSEWHERE = re.compile(
-    r"\b(?:took|taken|lost|without|hook|patch|glass|iron|tin|short of|game|club|peg|dead|half|shot|only|good|torn|ring|burn\w*|broken)\b",
+    r"\b(?:took|taken|lost|without|hook|patch|glass|iron|tin|short of|game|club|peg|dead|half|shot|only|good|torn|ring|steel|brass|metal|burn\w*|broken)\b",
     re.IGNORECASE,
 )
 _SMALL_PARTS = frozenset({"finger", "forefinger", "thumb", "toe", "heel", "boot", "knuckles", "palm"})
@@ -66,8 +67,10 @@ _OF = re.compile(
     rf"\b(?P<part>{_PART})s? (?:of|on|in|off) (?:the |{vocabulary.PERSON}'s )(?P<side>left|right)\b(?! (?:{_PART}))",
     re.IGNORECASE,
 )
+_FOLLOWS = re.compile(rf"\b(?P<part>{_PART}), the (?P<side>left|right)(?: one)?(?=[,.;])")
+_ELLIPTIC = re.compile(rf"\b(?P<part>{_PART})s?\b(?:(?!left|right)[^.!?]){{1,80}}?[;,:] (?:but |and )?(?:with )?(?:the|@[?~]?\d+'s) (?:left|right)(?= (?:was|is|had|has|being|lay|hung)\b)")
 _GONE = re.compile(
-    r"^(?:miss\w*|lost|lack\w*|gone|put out|taken|took|without|pinned|severed|amputated|cut off|stump|empty|gap|hook|artificial|left)$",
+    r"^(?:steel|stayed behind|left behind|parted|three fingers|four fingers|miss\w*|lost|lack\w*|gone|put out|taken|took|without|pinned|severed|amputated|cut off|stump|empty|gap|hook|artificial|left)$",
     re.IGNORECASE,
 )
 _HANDED = re.compile(
@@ -93,11 +96,14 @@ def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
     """
     Yield marks with their side, and the better hand.
     """
-    text = passage.text
+    text = _FOLLOWS.sub(r"\g<side> \g<part>", passage.text)
+    text = _ELLIPTIC.sub(r"\g<0> \g<part>", text)
+    passage = dataclasses.replace(passage, text=text) if text != passage.text else passage
+    for match in _SIDED.finditer(text):
+        if not _is_viewed(text, match):
+            yield from _marked(passage, roster, match, _PARTS[match["part"].lower()])
     if _VIEWED.search(text):
         return
-    for match in _SIDED.finditer(text):
-        yield from _marked(passage, roster, match, _PARTS[match["part"].lower()])
     for match in _AFTER.finditer(text):
         part = match["part"] or {"b": "eye", "d": "ear"}.get(match["adj"][0].lower(), "leg")
         yield from _marked(passage, roster, match, _PARTS[part.lower()])
@@ -111,6 +117,15 @@ def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
     if passage.is_card and passage.subject:
         for match in re.finditer(r"(?<![@\d'] )\b(left|right)-handed\b", text, re.IGNORECASE):
             yield _fact(passage, roster, passage.subject, True, "hand", "hand", match[1])
+
+
+def _is_viewed(text: str, match: re.Match[str]) -> bool:
+    """
+    Return whether the clause speaks of a mirror, a portrait or the opposite side.
+    """
+    start = max(text.rfind(";", 0, match.start()), text.rfind(". ", 0, match.start()), 0)
+    end = text.find(";", match.end())
+    return _VIEWED.search(text, start, end if end > 0 else len(text)) is not None
 
 
 def _marked(passage: Passage, roster: Roster, match: re.Match[str], part: str) -> Iterator[Fact]:

@@ -88,6 +88,15 @@ SPEECH_VERBS = (
 )
 """Verbs that ascribe speech, as alternatives of an expression."""
 
+PAST = (
+    "said|asked|came|went|stood|sat|took|gave|held|ran|rose|spoke|shook|turned|put|laid|drew|led|made|got|fell|began|met|brought|"
+    "caught|sent|told|wrote|read|smiled|lit|let|kept|set|cut|drank|ate|wore|bent|threw|blew|swore|sang|saw|heard|looked|leaned|shut|"
+    "stepped|nodded|grinned|spat|swung|slid|fed|rode|rang|swept|tore|broke|drove|bit|chose|crept|dealt|dug|fought|flung|flew|froze|"
+    "grew|hid|hit|hung|knelt|knew|leapt|lay|lent|paid|rang|sold|sewed|shone|shot|sank|slept|sprang|stole|stuck|struck|strode|swam|"
+    "thought|trod|understood|wept|won|wound|wrung|woke|bought|bound|built|burst|clung|felt|found|left|lost|meant|quit|ground|split|spread|spun"
+)
+"""Irregular verbs in the past, as alternatives of an expression."""
+
 HEDGES = (
     r"\b(?:about|nearly|almost|around|some|perhaps|maybe|roughly|approximately|over|past|under|close to|not yet|"
     r"getting on for|going on|rising|towards?|more than|less than|at least|at most|might|could|may|must|would|"
