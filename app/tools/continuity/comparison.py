@@ -18,6 +18,7 @@ from app.tools.continuity import (
     deaths,
     facts,
     intervals,
+    objects,
     passages,
     possessions,
     relations,
@@ -263,6 +264,10 @@ def _contradict(result: Comparison, read: Sequence[Passage]) -> None:
     result.contradictions += [
         Contradiction(one=one, other=other, versions=(one, other))
         for one, other in intervals.conflicts(result.facts, read)
+    ]
+    result.contradictions += [
+        Contradiction(one=one, other=other, versions=(one, other))
+        for one, other in objects.conflicts(read, result.roster)
     ]
     for (kind, attribute, *_), told in groups.items():
         if attribute in {"interval", "age_difference"}:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app.tools import bounds, dates, documents, prose
@@ -188,9 +188,10 @@ class Reader:
         for number, (start, end, spoken) in enumerate(parts):
             if not spoken:
                 told[number] = self._told(paragraph, mentions, start, end)
-        speaker = self._speaker(paragraph, [text for text, _ in told.values()])
+        main = self._speaker(paragraph, [text for text, _ in told.values()])
         asked, questions = self._asked, []
         for number, (start, end, spoken) in enumerate(parts):
+            speaker = (_named_after(told, number) or main) if spoken else 0
             text, subject = told[number] if not spoken else self._said(paragraph, mentions, start, end, speaker)
             self._index += 1
             if spoken and text.rstrip("\"'”’ ").endswith("?"):
@@ -205,7 +206,7 @@ class Reader:
                 order=self._order,
                 index=self._index,
                 is_spoken=spoken,
-                speaker=speaker if spoken else 0,
+                speaker=speaker,
                 subject=subject,
                 there=self._there,
                 answers=asked if spoken else "",
@@ -263,6 +264,15 @@ class Reader:
             speaker = self._speakers[-2]
         self._speakers = [*self._speakers[-1:], speaker]
         return speaker
+
+
+def _named_after(told: Mapping[int, tuple[str, int]], number: int) -> int:
+    """
+    Return who is said to speak in the words right after a speech, 0 if they do not say.
+    """
+    text = told.get(number + 1, ("", 0))[0]
+    match = _SAYS.match(text) or re.match(rf"\W*{_SAID.pattern}", text)
+    return int(match[1]) if match else 0
 
 
 def _parts(paragraph: prose.Paragraph) -> Iterator[tuple[int, int, bool]]:

@@ -103,7 +103,8 @@ def _ranks(passage: Passage, roster: Roster) -> Iterator[Fact]:
             if re.search(_RANK, text, re.IGNORECASE) and roster.is_person(number):
                 yield _fact(passage, roster, "rank", number, (str(number),), "changed", "", True)
         return
-    if passage.is_card and passage.subject and len(set(re.findall(_RANK.replace("?P<r>", ""), text.lower()))) > 1:
+    alone = not re.search(rf"@(?![?~]?{passage.subject}\b)", text)
+    if passage.is_card and passage.subject and alone and len(set(re.findall(_RANK.replace("?P<r>", ""), text.lower()))) > 1:
         yield _fact(passage, roster, "rank", passage.subject, (str(passage.subject),), "changed", "", True)
         return
     for rule in (_TITLED, *_RANKED):
