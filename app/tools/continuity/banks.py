@@ -1,9 +1,10 @@
 """
-Banks and sides: on which side of a river, a street or a square something stands.
+Banks and sides: on which side of a river, a street or a square something stands, and at which end.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -12,55 +13,68 @@ from app.tools.continuity.facts import Fact
 from app.tools.continuity.passages import Passage
 from app.tools.continuity.roster import Roster
 
-_OPPOSITE = {
-    "east": "west", "north": "south", "left": "right", "near": "far", "sunny": "shady", "upper": "lower",
-    "sun": "shade", "weather": "lee", "river": "land", "landward": "seaward", "port": "starboard", "odd": "even", "this": "other", "up": "down",
-    "top": "bottom", "head": "foot",
-}  # fmt: skip
-_OPPOSITE |= {value: key for key, value in _OPPOSITE.items()}
-_S = r"(?P<s>(?:north|south)?-?(?:east|west)|north|south|left|right|near|far|sunny|sun|shady|shade|shadow|landward|seaward|river|land|even|odd|weather|lee|upper|lower)(?P<x>ern)?(?:-hand|wards?|erly)?"
-_B = r"(?P<b>bank|side|shore|edge|end|slope|corner|quay|arm|wall|face|wing|pavement|half)"
+_PAIRS = (
+    "east west|north south|left right|sunny shady|upper lower|sun shade|weather lee|windward leeward|river land|landward seaward|"
+    "river hill|port starboard|odd even|this other|up down|top bottom|head foot|head mouth|spinward antispinward|street courtyard|street yard|"
+    "street garden|front back|upstream downstream|near far|fore aft|bow stern|river street|square courtyard|square yard|eastern western|opposite next"
+)
+_OPPOSITE = {frozenset(pair.split()) for pair in _PAIRS.split("|")}
+_OPPOSITE |= {
+    frozenset({f"{a}{b}", f"{c}{d}"}) for a, c in (("north", "south"), ("south", "north")) for b in ("east", "west") for d in ("east", "west")
+}
+_S = (
+    r"(?P<s>(?:north|south)-?(?:east|west)|north|south|east|west|left|right|near|far|sunny|sun|shady|shade|landward|seaward|river|land|hill|even|odd|weather|lee|"
+    r"windward|leeward|upper|lower|port|starboard|spinward|antispinward|street|courtyard|yard|garden|upstream|downstream|square)(?:ern(?:most)?)?(?:-hand|wards?|erly)?"
+)
+_B = r"(?P<b>bank|side|shore|edge|end|slope|corner|quay|arm|wall|face|wing|pavement|half|aisle|point|tip|beach|coast|ridge|cliff|cliffs)"
 _SIDE = re.compile(
-    rf"\b(?:the )?{_S} {_B}\b(?: of (?P<ref>(?:the |{vocabulary.PERSON}'s )?[^,.;:!?()—]{{2,40}}))?", re.IGNORECASE
+    rf"\b{_S} {_B}\b(?: (?:of|to) (?P<ref>(?:the |our |{vocabulary.PERSON}'s )?[^,.;:!?()—]{{2,40}}))?", re.IGNORECASE
 )
-_REVERSED = re.compile(rf"\b(?P<ref>[a-z ]{{3,30}}), (?:the |on the )?{_S} {_B}\b", re.IGNORECASE)
-_VERBS = (
-    r"(?:stands?|stood|lies|lay|is|was|were|are|sits|sat|rises|rose|ran|runs|leans|leaned|stretche[sd]|spread|crouche[sd]|"
-    r"has stood|had stood|had been|has been|lives?|lived|kept|keeps|built|perched|huddled|clung|clings|faced|faces|"
-    r"begins?|began|opened|opens|occupie[sd]|backs|backed|hung|squatted)"
-)
-_NP = rf"(?:(?:[Tt]he )?{vocabulary.PERSON}(?!'s)|(?:[Tt]he|{vocabulary.PERSON}'s|[Oo]ur|[Tt]heir|[Aa]n?|[Oo]ld) (?:[\w'-]+ ){{0,3}}?[\w'-]+|{vocabulary.PERSON}|[A-Z][\w'’]+(?: [A-Z][\w'’]+){{0,3}})"
-_SUBJECT = re.compile(
-    rf"(?P<np>{_NP})(?:,? (?:which|that))?(?:,[^,.;]{{1,60}},)?(?: (?:had |has |still |always |also |itself )*{_VERBS})\b[^.;!?]{{0,110}}$"
-)
-_APPOSED = re.compile(
-    rf"(?P<np>{_NP}),? (?:there |standing |lying |over |just |down |up |out )?(?:on|at|along|by|from) $"
-)
-_INVERTED = re.compile(rf"(?: (?:of|from) [^,.;@]{{3,30}})?,? (?:(?:and )?(?:there|where) )?{_VERBS} (?P<np>{_NP})")
-_FACES = re.compile(
-    r"\b(?P<np>(?:[Tt]he|[Oo]ur|[Tt]heir|@[?~]?\d+'s) (?:[\w'-]+ ){0,2}?(?:chapel|church|mill|inn|school|tower|hall|barn|barracks|hospital|convent)|@\d+) "
-    r"(?:faced|faces|fronted|looked|looks) (?:due )?(?P<s>north|south|east|west)\b"
-)
-_DIRECTION = re.compile(
-    rf"(?P<np>{_NP}) (?:lies|lay|stands|stood|is|was) (?:(?!not\b)[\w-]+ ){{0,3}}?(?P<s>(?:north|south)?-?(?:east|west)|north|south) of (?:the )?(?P<ref>{vocabulary.PERSON}|[a-z]+)\b"
-)
-_HEIGHT = re.compile(
-    r"\bat the (?:very )?(?P<s>top|bottom|head|foot) of (?:the )?(?P<ref>valley|dale|street|village|hill|lane|town|road|glen|cliff|garden|pass|@\d+)\b"
-)
-_TOLD_APART = re.compile(
-    r"\b(?:upper|lower|other|second|first|third|new|old|big|little|great|north|south|east|west)\b", re.IGNORECASE
-)
-_SEATS = frozenset({"table", "bed", "bench", "room", "boat", "deck", "line", "queue", "row"})
-_GENERIC = frozenset(
-    "house home shop door window room cottage farm building hut shed place path road lane boat man woman people he she it "
-    "they one corner lamp light tree trees side table chair gate stair stairs water river town city street line bed wall rest".split()
-)
-_MOVED = re.compile(
-    r"\b(?:moved|first|old one|once|formerly|used to|rebuilt|grandfather's|until|before|other bank|crossed|cross|crossing|"
-    r"walked|rowed|swam|went|came|climbed|drove|rode|as you|going|coming|facing|faced|heading|not)\b",
+_TOWARDS = re.compile(
+    rf"(?<![\w-])(?P<s>(?:north|south)?-?(?:east|west)|north|south|upstream|downstream) of (?P<b>)(?P<ref>the [a-z]+|{vocabulary.PERSON})|\bto (?P<s2>port|starboard)\b",
     re.IGNORECASE,
 )
-_SMALL = frozenset("the a an old his her our their of on in at to and".split())
+_HEIGHT = re.compile(
+    r"(?:\bat (?:the|its) (?:very )?|: )(?P<s>top|bottom|head|foot|mouth|upper|lower)(?: end)?,? of (?P<b>)(?:the )?(?P<ref>valley|dale|street|village|hill|lane|town|road|glen|cliff|garden|pass|inlet|bay|loch|lake|square|@\d+|[A-Z][\w ]{2,20})"
+)
+_LOOKS = re.compile(
+    r"\b(?:looks?|looked|looking|faces|faced|facing|gives?|gave|giving|opens?|opened) (?:right |straight |out |down )*(?:on|onto|over|into|upon|to)? ?(?:the )(?P<s>street|courtyard|yard|garden|river|square|sea)\b(?P<b>)(?P<ref>)"
+)
+_BUILDINGS = (
+    "abbey|almshouse|arches|armoury|bakehouse|bakery|bank|barn|barracks|bathhouse|boathouse|brewery|cabin|café|cafe|camp|castle|cemetery|chapel|church|churchyard|"
+    "cottage|court|courthouse|convent|customs house|dairy|dispensary|dock|factory|farm|farmhouse|ferry house|ferry|forge|fort|foundry|fountain|gaol|gatehouse|"
+    "granary|graveyard|greenhouse|guardhouse|hall|harbour office|hospital|hotel|house|hut|infirmary|inn|jail|jetty|kennels|kiln|kitchen|laboratory|landing|"
+    "laundry|library|lighthouse|lock|lodge|manor|market|mill|monastery|morgue|museum|observatory|office|orchards?|palace|parsonage|pharmacy|pier|pool|post office|prison|pub|"
+    "pump|quarry|rectory|ropewalk|sawmill|school|schoolhouse|shed|shop|shrine|signal box|slaughterhouse|smithy|stables?|station|store|studio|study|surgery|synagogue|"
+    "tannery|tavern|temple|theatre|tower|town hall|treasury|vicarage|village|wardrobe|warehouse|well|windmill|workshop|yard|room|bedroom|graves?|oak|elm|yew|willow"
+)
+_GENERIC = frozenset("house cottage room cabin shop office farm hut store yard well tower camp shed study bedroom kitchen lock hall grave".split())
+_NP = rf"(?:(?:[Tt]he|[Oo]ur|[Tt]heir|[Aa]n?|[Oo]ld|{vocabulary.PERSON}'s)(?: (?!of\b|on\b|at\b|in\b|and\b|was\b|to\b)[\w'’-]+){{0,3}}? (?:{_BUILDINGS})\b(?!'s|-| (?:{_BUILDINGS})\b)(?: of {vocabulary.PERSON})?|{vocabulary.PERSON}(?!')|(?:[Tt]he )(?:[A-Z][\w'’]+ ?){{1,3}})"
+_PHRASE = re.compile(rf"(?P<np>{_NP})")
+_STANDS = (
+    r"(?:stands?|stood|lies?|lay|is|was|were|are|sits|sat|rises|rose|ran|runs|leans|leaned|stretche[sd]|spread|crouche[sd]|built|perched|huddled|clung|clings|"
+    r"begins?|began|occupie[sd]|backs|backed|hung|squatted|came|comes|kept|lives?|lived|had been|has been|overlooked)"
+)
+_BESIDE = re.compile(
+    rf"^(?:,? (?:which|that))? (?:{_STANDS})? ?(?:directly |straight |right |just |exactly )?"
+    r"(?:(?P<o>opposite(?: to)?|across (?:the [a-z]+ )?from|facing|faced|looked (?:straight )?(?:across )?at)|(?P<n>next (?:door )?to|wall to wall with|adjoin(?:s|ed|ing)|"
+    r"shar(?:es|ed) a wall with|(?:built|leaned|leaning) against|beside)) $"
+)
+_BETWEEN = re.compile(
+    rf"^(?:,? (?:which|that))?(?:,[^,.;@]{{1,60}},)? ?(?:(?:had |has |still |always |also |itself )*{_STANDS}\b)?[^.;!?@]{{0,70}}$"
+)
+_ADJACENT = re.compile(r"^,? (?:(?:there|standing|lying|over|just|down|up|out|right|that stood|built|and camp) )*(?:(?:on|at|along|by|from|in|to|of|under|,) )*(?:the |its )?(?:very )?$")
+_INVERTED = re.compile(rf"^(?: (?:of|from|as) [^;.]{{3,40}}?)?,? (?:(?:and )?(?:there|where|then),? )?(?:{_STANDS} )?(?:(?:also|then|only|under|below|above|beneath) )?(?:(?:[a-z]+ ){{0,2}}of )?$")
+_MOVED = re.compile(
+    r"\b(?:moved|once|formerly|used to|rebuilt|until|before|crossed|cross|crossing|walked|rowed|swam|went|climbed|drove|rode|as you|as one|going|coming|"
+    r"facing|heading|not|never|carried|reached|steered|made for|turned|sailed|ran|came (?:to|down|up|over|out|round|from))\b",
+    re.IGNORECASE,
+)
+_TOLD_APART = "upper|lower|other|second|first|third|new|north|south|east|west"
+_PLAIN = frozenset("the a an our their old little big own new small tall dark whole very last first next other same s".split())
+_SEATS = frozenset({"table", "bed", "bench", "room", "boat", "deck", "queue", "stage", "altar", "face", "head", "body"})
+_FIELD = re.compile(r"^(?:location|place|where|position|stands|lies|address|situation|side|bank|site|setting|description)\b")
+_BANKS = frozenset({"bank", "shore", "side", "quay", "edge", ""})
 
 
 def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
@@ -68,163 +82,134 @@ def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
     Yield what stands on which side.
     """
     text = passage.text
-    for match in _SIDE.finditer(text):
-        yield from _placed(passage, roster, match)
-    for match in _FACES.finditer(text):
-        yield from _stated(passage, roster, match["np"], match, "front")
-    for match in _DIRECTION.finditer(text):
-        yield from _stated(passage, roster, match["np"], match, f"of {_named(match['ref'], roster)}")
-    for match in _HEIGHT.finditer(text):
-        before = text[: match.start()]
-        found = _SUBJECT.search(before) or _APPOSED.search(before)
-        if found and "@" not in match["ref"]:
-            yield from _stated(passage, roster, found["np"], match, match["ref"])
-    if passage.is_card and passage.field:
-        yield from _listed(passage, roster)
+    if text.endswith("?") or facts.is_earlier(passage):
+        return
+    for rule in (_SIDE, _TOWARDS, _HEIGHT, _LOOKS):
+        for match in rule.finditer(text):
+            if not facts.is_unreal(passage, match.start(), match.end()):
+                yield from _placed(passage, roster, match)
+    yield from _beside(passage, roster)
+    name, _, value = text.partition(" : ")
+    listed = _SIDE.search(name) if passage.is_card and passage.field else None
+    for part in re.split(r"[,;]| and ", value) if listed else ():
+        yield from _fact(passage, roster, part.strip(), listed)
+
+
+def _beside(passage: Passage, roster: Roster) -> Iterator[Fact]:
+    """
+    Yield which two buildings stand opposite or next to each other.
+    """
+    found = list(_PHRASE.finditer(passage.text))
+    for one, other in itertools.pairwise(found):
+        match = _BESIDE.match(passage.text[one.end() : other.start()])
+        keys = sorted((_key(one["np"], roster), _key(other["np"], roster)))
+        if match and all(keys) and keys[0] != keys[1]:
+            how = "opposite" if match["o"] else "next"
+            yield Fact(
+                kind="place_side",
+                attribute="place_side",
+                subject=_named(one["np"], roster),
+                key=("beside", *keys),
+                value=f"{how} to {keys[1]}",
+                data=(how, "beside"),
+                passage=passage,
+            )
 
 
 def _placed(passage: Passage, roster: Roster, match: re.Match[str]) -> Iterator[Fact]:
+    """
+    Yield what the words before or after a side place there.
+    """
     text = passage.text
-    before = text[: match.start()]
-    found = _SUBJECT.search(before) or _APPOSED.search(before) or _INVERTED.match(text[match.end() :])
-    if found is None and passage.is_card and " : " in before:
-        phrase = _field_phrase(passage, roster)
-    elif found is None:
-        return
-    else:
-        phrase = found["np"]
-    if _MOVED.search(facts.clause(text, match.start())) or facts.is_unreal(passage, match.start(), match.end()):
-        return
-    nested = re.search(r"\bin (the [^,.;]{3,60}?) (?:with |on )", before)
-    if nested and phrase.startswith("@") and re.search(r"\b(?:lives?|lived)\b", before):
-        phrase = f"{phrase}'s {nested[1]}"
-    yield from _fact(passage, roster, phrase, match, _reference(match, _named(before, roster), roster))
+    opening = max(text.rfind(mark, 0, match.start()) for mark in (";", ". ", "!", "—", " : ")) + 1
+    before, after = text[opening : match.start()], re.split(r"[;.!?—]", text[match.end() :])[0]
+    named = [m for m in _PHRASE.finditer(before) if _key(m["np"], roster)]
+    moved = _MOVED.search(facts.clause(text, match.start()))
+    for found in reversed(named):
+        gap = before[found.end() :]
+        if re.search(r"\b(?:was|is|were|are|as) $", before[: found.start()]):
+            continue
+        if _ADJACENT.match(gap) or (not moved and re.search(rf"\b{_STANDS}\b", gap) and _BETWEEN.match(gap)):
+            yield from _fact(passage, roster, found["np"], match)
+            return
+    placed, placed_end = False, 0
+    for found in _PHRASE.finditer(after):
+        gap = after[: found.start()]
+        listed = placed and re.fullmatch(r"(?:[^@]{0,30})?(?:,| and|, then| then|, and) (?:the )?", after[placed_end : found.start()])
+        if _key(found["np"], roster) and (listed or (not placed and _INVERTED.match(gap) and gap.strip(" ,"))):
+            yield from _fact(passage, roster, found["np"], match)
+            placed, placed_end = True, found.end()
+        elif not placed and gap.strip() == "," and _key(found["np"], roster):
+            yield from _fact(passage, roster, found["np"], match)
+            return
+    if not placed and passage.is_card and passage.field and (_FIELD.match(passage.field) or not named):
+        home = {"home", "house", "residence", "lives", "address", "cabin"} & set(passage.field.split("_"))
+        label = text.partition(" : ")[0].partition("'s ")[2]
+        if re.search(rf"\b(?:{_BUILDINGS})\b", label):
+            yield from _fact(passage, roster, f"the {label}" if "@" not in label else label, match)
+            return
+        subject = f"@{passage.subject}"
+        yield from _fact(passage, roster, f"{subject}'s {'house' if home else label}" if home or not _FIELD.match(passage.field) else subject, match)
 
 
-def _stated(passage: Passage, roster: Roster, phrase: str, match: re.Match[str], reference: str) -> Iterator[Fact]:
-    """
-    Yield in which direction something faces or lies, or at which end.
-    """
-    key = _thing(phrase, roster)
-    told_apart = _TOLD_APART.search(phrase)
-    key = f"{told_apart[0].lower()} {key}" if key and told_apart else key
-    side = match["s"].lower().replace("-", "")
-    if (
-        key
-        and not _MOVED.search(facts.clause(passage.text, match.start()))
-        and not facts.is_unreal(passage, match.start(), match.end())
-    ):
-        yield _side(passage, roster, phrase, key, (side, reference), f"{side} {reference}")
+def _fact(passage: Passage, roster: Roster, phrase: str, match: re.Match[str]) -> Iterator[Fact]:
+    key = _key(phrase, roster)
+    side = (match["s"] or match["s2"]).lower().replace("-", "")
+    kind = (match["b"] or "").lower()
+    reference = _reference(match["ref"] or "", kind, roster)
+    if not key or side in {"near", "far"} or reference in _SEATS or (kind in {"edge", "end", "corner"} and not reference):
+        return
+    apart = re.search(rf"\b(?:{_TOLD_APART}) (?:[a-z]+ )?{re.escape(key.split()[-1])}", phrase, re.IGNORECASE)
+    yield Fact(
+        kind="place_side",
+        attribute="place_side",
+        subject=_named(phrase, roster),
+        key=(apart[0].lower() if apart else key,),
+        value=f"{side} {kind}".strip(),
+        data=(side, reference),
+        passage=passage,
+        is_sure="?" not in phrase,
+    )
 
 
 def _named(text: str, roster: Roster) -> str:
     return re.sub(vocabulary.PERSON, lambda m: roster.name(int(m[0].strip("@?~"))), text)
 
 
-def _listed(passage: Passage, roster: Roster) -> Iterator[Fact]:
+def _reference(stated: str, kind: str, roster: Roster) -> str:
     """
-    Yield what a card lists as `West bank: the old town, the mill`.
+    Return of what it is the side: `bank` for a river's, a wing or an aisle, else the last word of what is named.
     """
-    name, _, value = passage.text.partition(" : ")
-    match = _SIDE.search(name)
-    if match:
-        for part in re.split(r"[,;]| and ", value):
-            yield from _fact(passage, roster, part.strip(), match, _reference(match, "", roster))
+    if kind in {"wing", "aisle", "slope", "wall", "face"}:
+        return kind
+    named = re.split(r"\b(?:and|with|where|which|that|above|below|from|in|at|on|as)\b", _named(stated, roster).lower())[0]
+    words = re.findall(r"[a-z]+", named)
+    if not words or (kind in _BANKS and words[-1] in {"river", "water", "stream", "brook", "canal", "inlet"}):
+        return "bank" if kind in {"bank", "shore"} or words else ""
+    return "bank" if kind in {"bank", "shore"} else words[-1]
 
 
-def _field_phrase(passage: Passage, roster: Roster) -> str:
-    name = passage.text.partition(" : ")[0]
-    label = name.partition("'s ")[2] or name
-    generic = {
-        "location",
-        "place",
-        "where",
-        "position",
-        "stands",
-        "lies",
-        "address",
-        "situation",
-        "side",
-        "bank",
-        "site",
-        "setting",
-        "description",
-    }
-    if set(label.lower().split()) & {"home", "house", "residence", "lives", "address"} and roster.is_person(
-        passage.subject
-    ):
-        return f"@{passage.subject}'s house"
-    if set(label.lower().split()) & generic:
-        return f"@{passage.subject}"
-    return f"@{passage.subject}'s {label}"
-
-
-def _reference(match: re.Match[str], before: str, roster: Roster) -> str:
+def _key(phrase: str, roster: Roster) -> str:
     """
-    Return of what it is the side: `bank` for a river's, else the last word of what is named.
+    Return by which word a building is known again, with its owner where the word alone names many.
     """
-    if match["b"].lower() in {"bank", "shore"}:
-        return "bank"
-    stated = _named(match["ref"] or "", roster).lower()
-    if not stated:
-        head = re.search(r"([A-Za-z]+), (?:on |at )?(?:the )?$", before)
-        stated = head[1].lower() if head else ""
-    words = re.findall(r"[a-z]+", re.split(r"\b(?:and|with|where|which|that|above|below|from|in|at|on)\b", stated)[0])
-    if words and words[-1] in {"river", "water", "stream", "brook", "canal"}:
-        return "bank"
-    return words[-1] if words else ""
-
-
-def _fact(passage: Passage, roster: Roster, phrase: str, match: re.Match[str], reference: str) -> Iterator[Fact]:
-    key = _thing(phrase, roster)
-    side = match["s"].lower().replace("-", "")
-    if (
-        not key
-        or side in {"near", "far"}
-        or reference in _SEATS
-        or (match["b"].lower() in {"edge", "end", "corner"} and not reference)
-    ):
-        return
-    yield _side(passage, roster, phrase, key, (side, reference), f"{side} {match['b'].lower()}")
-
-
-def _side(passage: Passage, roster: Roster, phrase: str, key: str, data: tuple[str, str], value: str) -> Fact:
-    return Fact(
-        kind="place_side",
-        attribute="place_side",
-        subject=_named(phrase, roster),
-        key=(key,),
-        value=value,
-        data=data,
-        passage=passage,
-        is_sure="?" not in phrase,
-    )
-
-
-def _thing(phrase: str, roster: Roster) -> str:
-    """
-    Return by which word a thing is known again, with its owner where the word alone names many.
-    """
-    named = re.match(rf"({vocabulary.PERSON})(?!'s)\s*$", re.sub(r"^[Tt]he ", "", phrase.strip()))
+    named = re.fullmatch(rf"(?:[Tt]he )?({vocabulary.PERSON})", phrase.strip())
     if named:
         number = int(named[1].strip("@?~"))
-        return "" if roster.is_person(number) and not roster.may_be_place(number) else _head(roster.name(number))
-    owner = re.match(rf"({vocabulary.PERSON})'s ", phrase)
-    rest = re.sub(rf"{vocabulary.PERSON}(?:'s)? ?", "", phrase)
-    head = _head(rest)
+        place = not roster.is_person(number) or roster.may_be_place(number)
+        return roster.name(number).lower().removeprefix("the ").split()[-1] if place else ""
+    owner = re.search(rf"({vocabulary.PERSON})(?:'s|$)", phrase)
+    bare = re.sub(rf" of {vocabulary.PERSON}$", "", phrase)
+    head = next(reversed(re.findall(rf"\b(?:{_BUILDINGS})\b", bare.lower())), "")
+    if not head and re.fullmatch(r"(?:[Tt]he )?(?:[A-Z][\w'’]+ ?)+", phrase):
+        return phrase.lower().split()[-1]
     if head in _GENERIC:
-        return (
-            f"{roster.name(int(owner[1].strip('@?'))).split()[-1].lower().rstrip('s')} {head}"
-            if owner and head in {"house", "home", "shop", "room", "cottage", "farm"}
-            else ""
-        )
+        other = re.search(r"(\w+)(?:'s|s') ", re.sub(vocabulary.PERSON, "", bare))
+        made = re.search(rf"([a-z]+) {head}$", re.sub(rf"{vocabulary.PERSON}'s ", "", bare.lower()))
+        whose = roster.name(int(owner[1].strip("@?~"))).lower() if owner else other[1] if other else ""
+        who = made[1] if made and made[1] not in _PLAIN else whose
+        return f"{who} {head}" if who else ""
     return head
-
-
-def _head(phrase: str) -> str:
-    bare = re.split(r"\b(?:with|of|that|which|where|who|in|on|at)\b", phrase.lower())[0]
-    words = [word for word in re.findall(r"[a-z]+(?:-[a-z]+)?", bare) if word not in _SMALL]
-    return words[-1] if words else ""
 
 
 def differ(one: Fact, other: Fact) -> bool:
@@ -232,14 +217,4 @@ def differ(one: Fact, other: Fact) -> bool:
     Return whether two sides of one thing are opposite.
     """
     (first, reference), (second, reference_other) = one.data, other.data
-    if reference != reference_other:
-        return False
-    return _OPPOSITE.get(first) == second or (first, second) in _CROSSED
-
-
-_CROSSED = {
-    (f"{a}{b}", f"{c}{d}")
-    for a, c in (("north", "south"), ("south", "north"))
-    for b in ("east", "west")
-    for d in ("east", "west")
-}
+    return frozenset({first, second}) in _OPPOSITE and (reference == reference_other or "" in {reference, reference_other})

@@ -66,6 +66,7 @@ _WRITTEN = re.compile(
     r"\b(?:[Dd]iary|[Jj]ournal|[Ll]etter|[Ll]og|[Nn]otebook|[Ss]tatement|[Tt]estimony|[Dd]eposition|[Mm]emoir|[Cc]onfession|[Nn]arrative)s? (?:of|from|by) (.+)"
     r"|^(.{3,40}?) (?:to|writes to) [A-Z]"
 )
+_NAMED = re.compile(r"['’]s \w|\b[A-Z][\w.]+ [A-Z]")
 _FIGURE = re.compile(r"\d")
 _TOLD_BACK = re.compile(r"\b(?:had|born|since|died|built|founded|until|ago)\b")
 
@@ -141,9 +142,10 @@ def _of_cards(found: Sequence[cards.Card], roster: Roster) -> Iterator[Passage]:
         number = roster.number(card.entity)
         for index, line in enumerate(card.lines):
             name, _, value = line.text.partition(" : ")
+            label = passages.of_line(name, number, roster) if _NAMED.search(name) else name.lower()
             normal = passages.of_line(value if line.field else line.text, number, roster)
             yield Passage(
-                text=f"@{number}'s {name if _FIGURE.search(name) else name.lower()} : {normal}" if line.field else normal,
+                text=f"@{number}'s {name if _FIGURE.search(name) else label} : {normal}" if line.field else normal,
                 path=card.path,
                 line=line.line,
                 quote=bounds.clipped(card.entity.document.lines[line.line - 1] if card.entity.document else line.text),

@@ -32,7 +32,7 @@ _SAID = re.compile(rf"\b(?:{vocabulary.SPEECH_VERBS}) $")
 _PLACE_NAME = re.compile(
     r"\b(?:St|Street|Road|Lane|Square|Bridge|Point|Hill|House|Hall|Inn|Bay|Head|Island|River|Lake|Church|Abbey|Wood|Moor|Gate|Court|Green|"
     r"Park|Row|Market|Station|Harbour|Rock|Tower|Board|Company|North|South|East|West|High|Low|Upper|Lower|Great|New|Mount|Port|Fort|Day|Act|"
-    r"War|Sea|Valley|Pass|End|Cross|Mill|Farm|Castle|Quay|Wharf|Arms|Hotel|Palace|Temple|Bank|Town|City|County)\b"
+    r"Café|Cafe|Bar|Theatre|Teatro|Plaza|Piazza|Largo|Rua|Rue|Chapel|Hospital|School|College|Library|Museum|War|Sea|Valley|Pass|End|Cross|Mill|Farm|Castle|Quay|Wharf|Arms|Hotel|Palace|Temple|Bank|Town|City|County)\b"
 )
 _AFTER_PREPOSITION = re.compile(r"\b(?:to|from|of|in|at|with|for|by|near|than) $")
 _MAX_TEXTS = 400
@@ -196,8 +196,11 @@ class Roster:
                 self._persons[number - 1] = self._genders[number - 1] is not None
         for number, use in uses.items():
             entity = self.entities[number - 1]
-            if entity.kind == "unknown" and self._genders[number - 1] is None:
+            placed = " " in entity.name and _PLACE_NAME.search(entity.name) and not naming.pronoun_of(entity.name)
+            if entity.kind == "unknown" and (placed or self._genders[number - 1] is None):
                 likely = naming.pronoun_of(entity.name) is not None or use["acts"] + use["titled"] > 0 or (use["located"] == 0 and _PLACE_NAME.search(entity.name) is None)
+                if placed:
+                    likely = use["titled"] > 0
                 self._persons[number - 1] = likely and 2 * use["located"] <= use["all"]
 
 
