@@ -128,8 +128,12 @@ def _stated(passage: Passage, roster: Roster, match: re.Match[str]) -> Iterator[
 
 
 _GROWN = 16
-_THAT_TIME = re.compile(r"\b(?:that|the) (?:summer|winter|year|spring|autumn|day)\b|\bthen\b|\bat the time\b", re.IGNORECASE)
-_WHEN = re.compile(r"\b(?:if|when|since|before|until|as|like|the year|while|after|than|once)\b[^,]{0,30}$", re.IGNORECASE)
+_THAT_TIME = re.compile(
+    r"\b(?:that|the) (?:summer|winter|year|spring|autumn|day)\b|\bthen\b|\bat the time\b", re.IGNORECASE
+)
+_WHEN = re.compile(
+    r"\b(?:if|when|since|before|until|as|like|the year|while|after|than|once)\b[^,]{0,30}$", re.IGNORECASE
+)
 
 
 def _aged(passage: Passage, roster: Roster, match: re.Match[str], how: str) -> Iterator[Fact]:

@@ -31,7 +31,9 @@ _HAIR = {
 _COLOURS = "|".join(sorted({*_EYES, *_HAIR}, key=len, reverse=True))
 _C = rf"(?P<c>(?:[a-z]+-)?(?:{_COLOURS})(?:[- ](?:and[- ])?(?:{_COLOURS}))?(?:-[a-z]+)?)"
 _FEATURE = r"(?P<f>eyes?|hair|beard|moustache|braids?|plaits?|curls|locks|mane|whiskers|tresses|ringlets)"
-_WORDS = r"(?:(?!eyes|hair|and\b|of\b|in\b|on\b|was\b|were\b|with\b|to\b|at\b|had\b|who\b|for\b)[a-z][\w-]*,? (?:and )?)"
+_WORDS = (
+    r"(?:(?!eyes|hair|and\b|of\b|in\b|on\b|was\b|were\b|with\b|to\b|at\b|had\b|who\b|for\b)[a-z][\w-]*,? (?:and )?)"
+)
 _BE = r"(?:is|was|are|were|had been|has been|remained|looked|shone|be|am|had turned out)"
 _GAP = r"(?:(?!in\b|on\b|at\b|with\b|to\b|from\b|over\b|under\b|into\b|for\b|by\b|not\b)[a-z]+,? )"
 _LIKENESSES = {
@@ -40,7 +42,11 @@ _LIKENESSES = {
     "grey": "slate|pewter|rain|iron|steel|lead|stone|gulls?|gunmetal|flint", "blue": "sky|cornflowers?|forget-me-nots|periwinkles?|gas|delft",
     "brown": "chestnuts?|walnuts?|tea|bark|earth|peat|hazelnuts?|cocoa|coffee|mahogany", "green": "grass|moss|leaves|bottle|sea-glass|gooseberries",
 }  # fmt: skip
-_LIKE = {word: colour for colour, words in _LIKENESSES.items() for word in re.findall(r"[a-z-]+", words.replace("s?", "") + " " + words.replace("?", ""))}
+_LIKE = {
+    word: colour
+    for colour, words in _LIKENESSES.items()
+    for word in re.findall(r"[a-z-]+", words.replace("s?", "") + " " + words.replace("?", ""))
+}
 _L = rf"(?:as|like|the (?:exact )?colour of|of the (?:exact )?colour of) (?:an? |the |old |new |wet |dry |fresh |ripe |strong ){{0,3}}(?P<l>{'|'.join(_LIKENESSES.values())})\b"
 _RULES = (
     re.compile(rf"\b{_C},? {_WORDS}{{0,3}}?{_FEATURE}\b", re.IGNORECASE),
@@ -84,7 +90,9 @@ def _is_own(passage: Passage, match: re.Match[str], number: int) -> bool:
     return not (owner and "@" not in owner[1]) and not _NO_LOOK.search(before)
 
 
-_NO_LOOK = re.compile(r"\b(?:an? hair|glass of|pair of|box of|painted|wearing|doll|dolls|horse|cat|dog|portrait) (?:[\w-]+ ){0,3}$")
+_NO_LOOK = re.compile(
+    r"\b(?:an? hair|glass of|pair of|box of|painted|wearing|doll|dolls|horse|cat|dog|portrait) (?:[\w-]+ ){0,3}$"
+)
 
 
 def _fact(passage: Passage, roster: Roster, match: re.Match[str], number: int, sure: bool) -> Iterator[Fact]:

@@ -20,7 +20,10 @@ _PAIRS = (
 )
 _OPPOSITE = {frozenset(pair.split()) for pair in _PAIRS.split("|")}
 _OPPOSITE |= {
-    frozenset({f"{a}{b}", f"{c}{d}"}) for a, c in (("north", "south"), ("south", "north")) for b in ("east", "west") for d in ("east", "west")
+    frozenset({f"{a}{b}", f"{c}{d}"})
+    for a, c in (("north", "south"), ("south", "north"))
+    for b in ("east", "west")
+    for d in ("east", "west")
 }
 _S = (
     r"(?P<s>(?:north|south)-?(?:east|west)|north|south|east|west|left|right|near|far|sunny|sun|shady|shade|landward|seaward|river|land|hill|even|odd|weather|lee|"
@@ -37,6 +40,9 @@ _TOWARDS = re.compile(
 _HEIGHT = re.compile(
     r"(?:\bat (?:the|its) (?:very )?|: )(?P<s>top|bottom|head|foot|mouth|upper|lower)(?: end)?,? of (?P<b>)(?:the )?(?P<ref>valley|dale|street|village|hill|lane|town|road|glen|cliff|garden|pass|inlet|bay|loch|lake|square|@\d+|[A-Z][\w ]{2,20})"
 )
+_FACES = re.compile(
+    r"\b(?:faced|faces|fronted|fronts|looked|looks) (?:due )?(?P<s>north|south|east|west)\b(?P<b>)(?P<ref>)(?! of| (?:wind|end))"
+)
 _LOOKS = re.compile(
     r"\b(?:looks?|looked|looking|faces|faced|facing|gives?|gave|giving|opens?|opened) (?:right |straight |out |down )*(?:on|onto|over|into|upon|to)? ?(?:the )(?P<s>street|courtyard|yard|garden|river|square|sea)\b(?P<b>)(?P<ref>)"
 )
@@ -46,9 +52,12 @@ _BUILDINGS = (
     "granary|graveyard|greenhouse|guardhouse|hall|harbour office|hospital|hotel|house|hut|infirmary|inn|jail|jetty|kennels|kiln|kitchen|laboratory|landing|"
     "laundry|library|lighthouse|lock|lodge|manor|market|mill|monastery|morgue|museum|observatory|office|orchards?|palace|parsonage|pharmacy|pier|pool|post office|prison|pub|"
     "pump|quarry|rectory|ropewalk|sawmill|school|schoolhouse|shed|shop|shrine|signal box|slaughterhouse|smithy|stables?|station|store|studio|study|surgery|synagogue|"
-    "tannery|tavern|temple|theatre|tower|town hall|treasury|vicarage|village|wardrobe|warehouse|well|windmill|workshop|yard|room|bedroom|graves?|oak|elm|yew|willow"
+    "tannery|tavern|temple|theatre|tower|town hall|treasury|vicarage|village|wardrobe|warehouse|well|windmill|workshop|yard|room|bedroom|graves?|oak|elm|yew|willow|harbour|"
+    r"[a-z]{3,}(?:works|house|yard|mill)"
 )
-_GENERIC = frozenset("house cottage room cabin shop office farm hut store yard well tower camp shed study bedroom kitchen lock hall grave".split())
+_GENERIC = frozenset(
+    "house cottage room cabin shop office farm hut store yard well tower camp shed study bedroom kitchen lock hall grave".split()
+)
 _NP = rf"(?:(?:[Tt]he|[Oo]ur|[Tt]heir|[Aa]n?|[Oo]ld|{vocabulary.PERSON}'s)(?: (?!of\b|on\b|at\b|in\b|and\b|was\b|to\b)[\w'’-]+){{0,3}}? (?:{_BUILDINGS})\b(?!'s|-| (?:{_BUILDINGS})\b)(?: of {vocabulary.PERSON})?|{vocabulary.PERSON}(?!')|(?:[Tt]he )(?:[A-Z][\w'’]+ ?){{1,3}})"
 _PHRASE = re.compile(rf"(?P<np>{_NP})")
 _STANDS = (
@@ -63,17 +72,25 @@ _BESIDE = re.compile(
 _BETWEEN = re.compile(
     rf"^(?:,? (?:which|that))?(?:,[^,.;@]{{1,60}},)? ?(?:(?:had |has |still |always |also |itself )*{_STANDS}\b)?[^.;!?@]{{0,70}}$"
 )
-_ADJACENT = re.compile(r"^,? (?:(?:there|standing|lying|over|just|down|up|out|right|that stood|built|and camp) )*(?:(?:on|at|along|by|from|in|to|of|under|,) )*(?:the |its )?(?:very )?$")
-_INVERTED = re.compile(rf"^(?: (?:of|from|as) [^;.]{{3,40}}?)?,? (?:(?:and )?(?:there|where|then),? )?(?:{_STANDS} )?(?:(?:also|then|only|under|below|above|beneath) )?(?:(?:[a-z]+ ){{0,2}}of )?$")
+_ADJACENT = re.compile(
+    r"^,? (?:(?:there|standing|lying|over|just|down|up|out|right|that stood|built|and camp) )*(?:(?:on|at|along|by|from|in|to|of|under|,) )*(?:the |its )?(?:very )?$"
+)
+_INVERTED = re.compile(
+    rf"^(?: (?:of|from|as) [^;.]{{3,40}}?)?,? (?:(?:and )?(?:there|where|then),? )?(?:{_STANDS} )?(?:(?:also|then|only|under|below|above|beneath) )?(?:(?:[a-z]+ ){{0,2}}of )?$"
+)
 _MOVED = re.compile(
     r"\b(?:moved|once|formerly|used to|rebuilt|until|before|crossed|cross|crossing|walked|rowed|swam|went|climbed|drove|rode|as you|as one|going|coming|"
     r"facing|heading|not|never|carried|reached|steered|made for|turned|sailed|ran|came (?:to|down|up|over|out|round|from))\b",
     re.IGNORECASE,
 )
 _TOLD_APART = "upper|lower|other|second|first|third|new|north|south|east|west"
-_PLAIN = frozenset("the a an our their old little big own new small tall dark whole very last first next other same s".split())
+_PLAIN = frozenset(
+    "the a an our their old little big own new small tall dark whole very last first next other same s".split()
+)
 _SEATS = frozenset({"table", "bed", "bench", "room", "boat", "deck", "queue", "stage", "altar", "face", "head", "body"})
-_FIELD = re.compile(r"^(?:location|place|where|position|stands|lies|address|situation|side|bank|site|setting|description)\b")
+_FIELD = re.compile(
+    r"^(?:location|place|where|position|stands|lies|address|situation|side|bank|site|setting|description)\b"
+)
 _BANKS = frozenset({"bank", "shore", "side", "quay", "edge", ""})
 
 
@@ -84,7 +101,7 @@ def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
     text = passage.text
     if text.endswith("?") or facts.is_earlier(passage):
         return
-    for rule in (_SIDE, _TOWARDS, _HEIGHT, _LOOKS):
+    for rule in (_SIDE, _TOWARDS, _HEIGHT, _LOOKS, _FACES):
         for match in rule.finditer(text):
             if not facts.is_unreal(passage, match.start(), match.end()):
                 yield from _placed(passage, roster, match)
@@ -92,6 +109,7 @@ def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
     name, _, value = text.partition(" : ")
     listed = _SIDE.search(name) if passage.is_card and passage.field else None
     for part in re.split(r"[,;]| and ", value) if listed else ():
+        assert listed is not None
         yield from _fact(passage, roster, part.strip(), listed)
 
 
@@ -135,7 +153,9 @@ def _placed(passage: Passage, roster: Roster, match: re.Match[str]) -> Iterator[
     placed, placed_end = False, 0
     for found in _PHRASE.finditer(after):
         gap = after[: found.start()]
-        listed = placed and re.fullmatch(r"(?:[^@]{0,30})?(?:,| and|, then| then|, and) (?:the )?", after[placed_end : found.start()])
+        listed = placed and re.fullmatch(
+            r"(?:[^@]{0,30})?(?:,| and|, then| then|, and) (?:the )?", after[placed_end : found.start()]
+        )
         if _key(found["np"], roster) and (listed or (not placed and _INVERTED.match(gap) and gap.strip(" ,"))):
             yield from _fact(passage, roster, found["np"], match)
             placed, placed_end = True, found.end()
@@ -149,7 +169,12 @@ def _placed(passage: Passage, roster: Roster, match: re.Match[str]) -> Iterator[
             yield from _fact(passage, roster, f"the {label}" if "@" not in label else label, match)
             return
         subject = f"@{passage.subject}"
-        yield from _fact(passage, roster, f"{subject}'s {'house' if home else label}" if home or not _FIELD.match(passage.field) else subject, match)
+        yield from _fact(
+            passage,
+            roster,
+            f"{subject}'s {'house' if home else label}" if home or not _FIELD.match(passage.field) else subject,
+            match,
+        )
 
 
 def _fact(passage: Passage, roster: Roster, phrase: str, match: re.Match[str]) -> Iterator[Fact]:
@@ -157,7 +182,12 @@ def _fact(passage: Passage, roster: Roster, phrase: str, match: re.Match[str]) -
     side = (match["s"] or match["s2"]).lower().replace("-", "")
     kind = (match["b"] or "").lower()
     reference = _reference(match["ref"] or "", kind, roster)
-    if not key or side in {"near", "far"} or reference in _SEATS or (kind in {"edge", "end", "corner"} and not reference):
+    if (
+        not key
+        or side in {"near", "far"}
+        or reference in _SEATS
+        or (kind in {"edge", "end", "corner"} and not reference)
+    ):
         return
     apart = re.search(rf"\b(?:{_TOLD_APART}) (?:[a-z]+ )?{re.escape(key.split()[-1])}", phrase, re.IGNORECASE)
     yield Fact(
@@ -182,7 +212,9 @@ def _reference(stated: str, kind: str, roster: Roster) -> str:
     """
     if kind in {"wing", "aisle", "slope", "wall", "face"}:
         return kind
-    named = re.split(r"\b(?:and|with|where|which|that|above|below|from|in|at|on|as)\b", _named(stated, roster).lower())[0]
+    named = re.split(r"\b(?:and|with|where|which|that|above|below|from|in|at|on|as)\b", _named(stated, roster).lower())[
+        0
+    ]
     words = re.findall(r"[a-z]+", named)
     if not words or (kind in _BANKS and words[-1] in {"river", "water", "stream", "brook", "canal", "inlet"}):
         return "bank" if kind in {"bank", "shore"} or words else ""
@@ -217,4 +249,6 @@ def differ(one: Fact, other: Fact) -> bool:
     Return whether two sides of one thing are opposite.
     """
     (first, reference), (second, reference_other) = one.data, other.data
-    return frozenset({first, second}) in _OPPOSITE and (reference == reference_other or "" in {reference, reference_other})
+    return frozenset({first, second}) in _OPPOSITE and (
+        reference == reference_other or "" in {reference, reference_other}
+    )

@@ -22,7 +22,9 @@ _ORDINAL = r"(?P<d>\d{1,2}(?:st|nd|rd|th)?|[a-z]+(?:-[a-z]+)?(?:st|nd|rd|th|ieth
 _NAMED_DAY = re.compile(
     rf"\b{_DAY}(?: (?:night|morning|evening|afternoon|last))?(?: that [^,.;]{{3,30}})?,? (?:the |was the )?(?P<rest>[^.;!?]{{3,30}})"
 )
-_CALENDAR = re.compile(r"\b(?:calendar|almanac|newspaper|headline)\b[^.]{0,60}\b(?:says?|said|showed|shows|read|stood|open)\b")
+_CALENDAR = re.compile(
+    r"\b(?:calendar|almanac|newspaper|headline)\b[^.]{0,60}\b(?:says?|said|showed|shows|read|stood|open)\b"
+)
 _DAY_NUMBER = re.compile(
     rf"\b(?:the )?{_ORDINAL}(?: of (?P<m>[A-Z][a-z]+))? (?:was|is|fell on|falls on|being) (?:a |the )?{_DAY}\b",
     re.IGNORECASE,

@@ -55,7 +55,7 @@ _DIFFER: dict[str, Callable[[Fact, Fact], bool]] = {
     "dates_order": calendar_dates.differ,
     "distance_travel": travels.differ,
     "rank_relation": relations.differ,
-    "possession": possessions.owners_differ,
+    "possession": possessions.differ,
     "thing": things.differ,
 }
 _KEPT_IN_DOUBT = frozenset({"age", "appearance", "rank_relation"})
@@ -276,12 +276,6 @@ def _contradict(result: Comparison, read: Sequence[Passage]) -> None:
             continue
         if attribute == "status":
             _contradict_deaths(result, told)
-        elif kind == "possession" and attribute == "possession":
-            result.comparisons += max(len(told) - 1, 0)
-            result.contradictions += [
-                Contradiction(one=one, other=other, versions=(one, other))
-                for one, other in possessions.conflicts(told, read)
-            ]
         else:
             _contradict_group(
                 result, calendar_dates.usual_weekdays(told) if attribute == "weekday" else told, _DIFFER[kind]

@@ -101,9 +101,15 @@ _CAUSES_READ = {name: re.compile(rf"\b(?:{words})", re.IGNORECASE) for name, wor
 _CARD = re.compile(
     rf"{_P}'s (?:died|death|date of death|status|fate|grave|state|end)(?P<w>[^:]{{0,30}}) : (?P<v>.+)", re.IGNORECASE
 )
-_LATER = re.compile(r"(?:,|\band|\bthen|\bbut) (?P<v>died|drowned|perished|was (?:drowned|killed|hanged|shot|murdered))\b")
-_YEAR = re.compile(rf"(?:\b(?:in|of|since|,) |\()'?(?P<y>(?<=')\d\d|(?:{dates.NUMBER}))(?=[,.;:)]| (?:with|on|at|when|after|and)\b|$)")
-_TIMED = re.compile(r"\b(?:[A-Z][a-z]+ary|March|April|May|June|July|August|[A-Z][a-z]+ber|\d{4}|last (?:spring|summer|autumn|winter|year))\b")
+_LATER = re.compile(
+    r"(?:,|\band|\bthen|\bbut) (?P<v>died|drowned|perished|was (?:drowned|killed|hanged|shot|murdered))\b"
+)
+_YEAR = re.compile(
+    rf"(?:\b(?:in|of|since|,) |\()'?(?P<y>(?<=')\d\d|(?:{dates.NUMBER}))(?=[,.;:)]| (?:with|on|at|when|after|and)\b|$)"
+)
+_TIMED = re.compile(
+    r"\b(?:[A-Z][a-z]+ary|March|April|May|June|July|August|[A-Z][a-z]+ber|\d{4}|last (?:spring|summer|autumn|winter|year))\b"
+)
 _CARD_DEAD = re.compile(
     r"^(?:dead|deceased|died|drowned|killed|murdered|buried|hanged|in the churchyard|lost)\b", re.IGNORECASE
 )
@@ -129,6 +135,7 @@ _ELSEWHEN = re.compile(
 _LOOKS_BACK = re.compile(
     r"\b(?:remember\w*|dreamt?|dreamed|(?:years?|winters?|summers?|springs|autumns) (?:ago|before|earlier)|in those days|ghost)\b"
 )
+_YEARS_BACK = re.compile(r"\b(?:years?|winters?|summers?|springs|autumns) (?:ago|before|earlier)[^.]{0,80}\bhad\b")
 _NOT_SEEN = re.compile(
     r"\b(?:had|once|always|would|could|if|never|when|since|before|after|until|whom|which|that|whose|who|what|died|dead|"
     r"buried|killed|drowned|late|last|voice|like|where|because|name|left|meant|called(?! (?:from|out|down|up|across|to|over))|lived|loved|taught|built|owned|letter|grave|tomb\w*)\b",
@@ -175,7 +182,12 @@ def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
     for match in () if passage.field else _LATER.finditer(text):
         before = text[: match.start()]
         number, sure = facts.bearer(passage, match.start(), match.end(), roster)
-        if sure and roster.is_person(number) and f"@{number}" in before and not _is_presumed(facts.clause(text, match.start())):
+        if (
+            sure
+            and roster.is_person(number)
+            and f"@{number}" in before
+            and not _is_presumed(facts.clause(text, match.start()))
+        ):
             yield _fact(passage, roster, number, sure, "dead")
             yield from _of_what(passage, roster, number, sure, match)
     if not passage.is_card and not passage.is_flashback:
@@ -212,7 +224,7 @@ def _year(text: str) -> int | None:
 
 def _seen(passage: Passage, roster: Roster) -> Iterator[Fact]:
     text = passage.text
-    if _LOOKS_BACK.search(text):
+    if _LOOKS_BACK.search(text) or _YEARS_BACK.search(passage.context):
         return
     for rule in (_ADDRESSED,) if passage.is_spoken else (_ACTS, _SAYS, _MET):
         for match in rule.finditer(text):

@@ -21,14 +21,18 @@ _APPOSED = (
     re.compile(rf"\b(?P<n>{_NAMED}),? (?:who (?:is|was) )?(?:is |was )?(?:the|our) (?P<r>{_ROLE})\b(?= of\b| at\b| to\b| here\b|[,.;])"),
     re.compile(rf"\b(?:[Hh]is|[Hh]er|[Mm]y|[\w]+['’]s) (?P<r>widow|wife|husband|clerk|deputy|steward|housekeeper),? (?P<n>{_NAMED})\b(?!['’]s)"),
 )  # fmt: skip
-OFFICES = vocabulary.TRADES | vocabulary.RANKS | frozenset(
-    "abbess abbot assistant bailiff beadle boss butler captain chairman chief clerk coachman colonel commander commodore computer "
-    "constable coroner curate deputy director doctor duke editor emperor empress envoy factor foreman founder governor "
-    "guard guide hangman harper headman heir herald hermit host hostess jailer judge king landlady landlord legate "
-    "lieutenant magistrate major manager marshal mate mayor minister officer orphan overseer owner parson pilot pope president "
-    "priest prince princess prior prioress prisoner professor prompter queen quartermaster rector reeve regent secretary sergeant "
-    "sexton sheriff skipper squire steward superintendent surgeon tenant treasurer vicar viceroy victim warden widow widower witch "
-    "witness".split()
+OFFICES = (
+    vocabulary.TRADES
+    | vocabulary.RANKS
+    | frozenset(
+        "abbess abbot assistant bailiff beadle boss butler captain chairman chief clerk coachman colonel commander commodore computer "
+        "constable coroner curate deputy director doctor duke editor emperor empress envoy factor foreman founder governor "
+        "guard guide hangman harper headman heir herald hermit host hostess jailer judge king landlady landlord legate "
+        "lieutenant magistrate major manager marshal mate mayor minister officer orphan overseer owner parson pilot pope president "
+        "priest prince princess prior prioress prisoner professor prompter queen quartermaster rector reeve regent secretary sergeant "
+        "sexton sheriff skipper squire steward superintendent surgeon tenant treasurer vicar viceroy victim warden widow widower witch "
+        "witness".split()
+    )
 )
 """What somebody is called by instead of a name."""
 _SURE_ENDS = ("man", "woman", "ist", "tress", "smith", "wright", "maid", "monger", "keeper", "master", "maker")
@@ -38,7 +42,14 @@ _NO_OFFICE = frozenset(
     "manner chamber border quarter order matter lover sinner stranger speaker older harbour summer dinner supper "
     "lower upper inner outer never under after over however steamer schooner ever her".split()
 ) | frozenset(vocabulary.KINSHIP)
-_ABBREVIATED = {"dr": "doctor", "prof": "professor", "capt": "captain", "lt": "lieutenant", "sgt": "sergeant", "rev": "vicar"}
+_ABBREVIATED = {
+    "dr": "doctor",
+    "prof": "professor",
+    "capt": "captain",
+    "lt": "lieutenant",
+    "sgt": "sergeant",
+    "rev": "vicar",
+}
 _SHORT = {
     long: short.split()
     for long, short in (
@@ -116,7 +127,9 @@ def is_office(word: str, *, strict: bool = False) -> bool:
     last = re.split("[ -]", word)[-1]
     if last in _NO_OFFICE or last in TITLES & _NO_OFFICE:
         return False
-    return last in OFFICES or word in OFFICES or (len(last) > 4 and last.endswith(_SURE_ENDS if strict else _OFFICE_ENDS))
+    return (
+        last in OFFICES or word in OFFICES or (len(last) > 4 and last.endswith(_SURE_ENDS if strict else _OFFICE_ENDS))
+    )
 
 
 def with_offices(entities: Sequence[Entity], texts: Sequence[documents.Document]) -> list[Entity]:
@@ -188,18 +201,13 @@ def _bearers(entities: Sequence[Entity]) -> dict[str, Entity]:
     """
     count = Counter(alias for entity in entities for alias in set(entity.aliases))
     return {
-        alias: entity
-        for entity in entities
-        for alias in entity.aliases
-        if count[alias] == 1 and alias[:1].isupper()
+        alias: entity for entity in entities for alias in entity.aliases if count[alias] == 1 and alias[:1].isupper()
     }
 
 
 def _owner(name: str, by_alias: Mapping[str, Entity]) -> Entity | None:
     words = name.split()
-    return next(
-        (by_alias[part] for start in range(len(words)) if (part := " ".join(words[start:])) in by_alias), None
-    )
+    return next((by_alias[part] for start in range(len(words)) if (part := " ".join(words[start:])) in by_alias), None)
 
 
 def _added(entities: Sequence[Entity], bearers: Mapping[str, set[str]]) -> list[Entity]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from app.tools import bounds, dates, documents, prose
 from app.tools.cast import Mention
-from app.tools.continuity import naming, vocabulary, wording
+from app.tools.continuity import vocabulary, wording
+from app.tools.continuity.coreference import UNNAMED, Chain, described, unnamed_gender
 from app.tools.continuity.roster import Roster
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
@@ -34,19 +35,7 @@ _KIN = re.compile(
     r" (?:(?:elder|older|younger|late|own|old|dear|poor|little|big|only|dead|twin|young|good) )*"
     rf"(?P<k>{'|'.join(sorted(vocabulary.KINSHIP, key=len, reverse=True))})\b(?!-)(?P<s>['’]s\b)?(?!,? (?:\w+, )?[A-Z])"
 )
-_NEAR_SENTENCES = 7
-SOME_WOMAN, SOME_MAN, SOMEBODY = -1, -2, -3
 _DISLOCATED = re.compile(r"^(@[~?]\d+)(?= [^@.;]{3,60}, (?:poor |old |dear |was |our )+@(\d+)[,.])")
-_UNNAMED = re.compile(
-    r"(?<![,—–] )(?<!was )(?<!is )(?<!am )(?<!as )(?<!like )(?<!were )(?<!been )(?<!for )(?<!than )\b(?i:an?|the|another|one|that|this|my|his|her) "
-    rf"(?:(?!of\b|and\b|in\b|to\b)[a-z][\w-]* ){{0,3}}?(?P<noun>{'|'.join(sorted(vocabulary.MALE_NOUNS | vocabulary.FEMALE_NOUNS | naming.OFFICES))})\b(?!['’]s)"
-)
-
-
-def _unnamed_gender(noun: str) -> int:
-    return SOME_WOMAN if noun in vocabulary.FEMALE_NOUNS else SOME_MAN if noun in vocabulary.MALE_NOUNS else SOMEBODY
-
-
 _SAID = re.compile(rf"\b(?:{vocabulary.SPEECH_VERBS}) (?:(?:the|old|young) )?@[?~]?(\d+)\b(?!'s)")
 _SAYS = re.compile(rf"@[?~]?(\d+)(?:,? \w{{2,12}}ly)? (?:{vocabulary.SPEECH_VERBS})\b")
 
@@ -102,55 +91,6 @@ class Passage:
         return self.order < 0
 
 
-@dataclass(slots=True)
-class _Chain:
-    """
-    Whom the last sentences were about.
-    """
-
-    sentences: list[list[int]] = field(default_factory=list)
-
-    def opened(self) -> None:
-        self.sentences = [*self.sentences[-_NEAR_SENTENCES:], []]
-
-    def add(self, person: int) -> None:
-        self.sentences[-1].append(person)
-
-    def meant(self, roster: Roster, gender: str, exclude: int = 0, *, opens: bool = False) -> tuple[int, bool]:
-        """
-        Return the person whom a pronoun means, and whether another could be meant.
-
-        A pronoun that opens its sentence carries on with the subject of the sentence before.
-        """
-        for distance, people in enumerate(reversed(self.sentences)):
-            fitting = [p for p in people if p != exclude and (p == SOMEBODY or _gender(roster, p) == gender)]
-            if fitting and fitting[0] < 0 and len({p for p in fitting if p > 0}) == 1:
-                return next(p for p in fitting if p > 0), distance > 1
-            if fitting:
-                if opens and distance == 1 and people[0] == fitting[0]:
-                    return fitting[0], False
-                return fitting[0], len(set(fitting)) > 1 or (distance > 0 and self._crowded(roster, gender, distance))
-        for people in reversed(self.sentences[-2:]):
-            unknown = [p for p in people if p != exclude and roster.is_person(p) and roster.gender(p) is None]
-            if unknown:
-                near = {
-                    p
-                    for people in self.sentences[-3:]
-                    for p in people
-                    if p != exclude and _gender(roster, p) in {None, gender}
-                }
-                return unknown[0], len(near) > 1
-        return 0, True
-
-    def _crowded(self, roster: Roster, gender: str, distance: int) -> bool:
-        near = self.sentences[-distance - 1 : len(self.sentences) - distance]
-        return len({p for people in near for p in people if _gender(roster, p) == gender}) > 1
-
-
-def _gender(roster: Roster, person: int) -> str | None:
-    return {SOME_WOMAN: "she", SOME_MAN: "he"}.get(person) or roster.gender(person)
-
-
 class Reader:
     """
     Reads the paragraphs of one file in order.
@@ -162,8 +102,8 @@ class Reader:
         self._order = order
         self._scene = scene
         self._narrator = int(scene.pop("narrator", 0))  # type: ignore[call-overload]
-        self._chain = _Chain()
-        self._speech = _Chain()
+        self._chain = Chain()
+        self._speech = Chain()
         self._speakers: list[int] = []
         self._index = 0
         self._asked = ""
@@ -293,10 +233,10 @@ def _replaced(
     start: int,
     end: int,
     roster: Roster,
-    chain: _Chain,
+    chain: Chain,
     first_person: int,
     *,
-    others: _Chain | None = None,
+    others: Chain | None = None,
     exclude: int = 0,
 ) -> str:
     """
@@ -304,7 +244,7 @@ def _replaced(
     """
     pieces: list[str] = []
     position = start
-    unnamed = {m.start("noun"): _unnamed_gender(m["noun"]) for m in _UNNAMED.finditer(text, start, end)}
+    unnamed = {m.start("noun"): unnamed_gender(m["noun"]) for m in UNNAMED.finditer(text, start, end)}
     named = {m.start: m for m in mentions if start <= m.start < end}
     for match in _WORD.finditer(text, start, end):
         if match.start() < position:
@@ -320,7 +260,7 @@ def _replaced(
             position = after
             continue
         if match.start() in unnamed:
-            chain.add(_described(text, match.start(), unnamed[match.start()], chain, roster))
+            chain.add(described(text, match.start(), unnamed[match.start()], chain, roster))
         bare = match[0].replace("’", "'").partition("'")[0]
         if bare.lower() == "our":
             piece, after = _kin(text, first_person, f"@{first_person}'s", match.end(), roster, chain)
@@ -347,7 +287,7 @@ def _replaced(
     return _DISLOCATED.sub(r"@\2", wording.plain("".join(pieces)))
 
 
-def _kin(text: str, person: int, piece: str, after: int, roster: Roster, chain: _Chain) -> tuple[str, int]:
+def _kin(text: str, person: int, piece: str, after: int, roster: Roster, chain: Chain) -> tuple[str, int]:
     """
     Return the only brother for `his brother`, and where the text continues; else what was given.
     """
@@ -357,18 +297,6 @@ def _kin(text: str, person: int, piece: str, after: int, roster: Roster, chain: 
         return piece, after
     chain.add(relative)
     return f"@~{relative}" + ("'s" if match["s"] else ""), match.end()
-
-
-def _described(text: str, position: int, someone: int, chain: _Chain, roster: Roster) -> int:
-    """
-    Return whom `the old man` means: the only man spoken of lately, else somebody without a name.
-    """
-    gender = _gender(roster, someone)
-    near = {p for people in chain.sentences for p in people if _gender(roster, p) == gender}
-    definite = re.search(r"\b[Tt]he (?:old |young |big |little )?$", text[max(position - 14, 0) : position])
-    if re.match(r"[\w-]+ (?:on|in|at|with|who|from|behind|of|under|beside|by) ", text[position : position + 30]):
-        return someone
-    return next(iter(near)) if definite and len(near) == 1 else someone
 
 
 def _pronoun(text: str, match: re.Match[str], mark: str) -> tuple[str, int]:
@@ -384,7 +312,7 @@ def _pronoun(text: str, match: re.Match[str], mark: str) -> tuple[str, int]:
 
 
 def _meant(
-    chain: _Chain, others: _Chain | None, roster: Roster, gender: str, exclude: int, *, opens: bool
+    chain: Chain, others: Chain | None, roster: Roster, gender: str, exclude: int, *, opens: bool
 ) -> tuple[int, bool]:
     """
     Return whom a pronoun means, and whether that is doubtful; in speech it is, unless the speech has named the person.
@@ -407,7 +335,7 @@ def of_line(text: str, subject: int, roster: Roster) -> str:
     """
     Return a line of a card with its names and pronouns replaced; a pronoun without a name before it means the subject.
     """
-    chain = _Chain()
+    chain = Chain()
     chain.opened()
     chain.add(subject)
     chain.opened()

@@ -104,7 +104,12 @@ def _ranks(passage: Passage, roster: Roster) -> Iterator[Fact]:
                 yield _fact(passage, roster, "rank", number, (str(number),), "changed", "", True)
         return
     alone = not re.search(rf"@(?![?~]?{passage.subject}\b)", text)
-    if passage.is_card and passage.subject and alone and len(set(re.findall(_RANK.replace("?P<r>", ""), text.lower()))) > 1:
+    if (
+        passage.is_card
+        and passage.subject
+        and alone
+        and len(set(re.findall(_RANK.replace("?P<r>", ""), text.lower()))) > 1
+    ):
         yield _fact(passage, roster, "rank", passage.subject, (str(passage.subject),), "changed", "", True)
         return
     for rule in (_TITLED, *_RANKED):

@@ -37,7 +37,9 @@ _PLACE_NAME = re.compile(
 _AFTER_PREPOSITION = re.compile(r"\b(?:to|from|of|in|at|with|for|by|near|than) $")
 _MAX_TEXTS = 400
 _SUGGESTED = 4
-_RELATIVES = frozenset("papa mamma mama mum mummy dad daddy father mother grandpa grandma gran granny auntie uncle aunt nurse".split())
+_RELATIVES = frozenset(
+    "papa mamma mama mum mummy dad daddy father mother grandpa grandma gran granny auntie uncle aunt nurse".split()
+)
 _NOT_NAMES = frozenset(
     {
         "St",
@@ -182,7 +184,9 @@ class Roster:
                 if len(people) == 1:
                     _note_pronouns(pronouns[next(iter(people))], paragraph, mentions[0].end, len(paragraph.text))
                 for one, following in itertools.zip_longest(mentions, mentions[1:]):
-                    end = min(following.start if following else len(text), paragraph.sentence_at(one.start).end, one.end + 60)
+                    end = min(
+                        following.start if following else len(text), paragraph.sentence_at(one.start).end, one.end + 60
+                    )
                     _note_pronouns(pronouns[self.number(one.entity)], paragraph, one.end, end)
         self._acting = {number for number, use in uses.items() if use["acts"]}
         for number, entity in enumerate(self.entities, start=1):
@@ -198,7 +202,11 @@ class Roster:
             entity = self.entities[number - 1]
             placed = " " in entity.name and _PLACE_NAME.search(entity.name) and not naming.pronoun_of(entity.name)
             if entity.kind == "unknown" and (placed or self._genders[number - 1] is None):
-                likely = naming.pronoun_of(entity.name) is not None or use["acts"] + use["titled"] > 0 or (use["located"] == 0 and _PLACE_NAME.search(entity.name) is None)
+                likely = (
+                    naming.pronoun_of(entity.name) is not None
+                    or use["acts"] + use["titled"] > 0
+                    or (use["located"] == 0 and _PLACE_NAME.search(entity.name) is None)
+                )
                 if placed:
                     likely = use["titled"] > 0
                 self._persons[number - 1] = likely and 2 * use["located"] <= use["all"]
@@ -243,9 +251,7 @@ def _distinct(entities: Iterable[Entity]) -> list[Entity]:
     return list(found.values())
 
 
-def _further(
-    entities: Sequence[Entity], seen: Sequence[names.Sighting], titles: frozenset[str]
-) -> list[Entity]:
+def _further(entities: Sequence[Entity], seen: Sequence[names.Sighting], titles: frozenset[str]) -> list[Entity]:
     """
     Return those whom no card describes; `Jory Pell` and `Jory` are one.
     """

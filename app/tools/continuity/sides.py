@@ -68,7 +68,9 @@ _OF = re.compile(
     re.IGNORECASE,
 )
 _FOLLOWS = re.compile(rf"\b(?P<part>{_PART}), the (?P<side>left|right)(?: one)?(?=[,.;])")
-_ELLIPTIC = re.compile(rf"\b(?P<part>{_PART})s?\b(?:(?!left|right)[^.!?]){{1,80}}?[;,:] (?:but |and )?(?:with )?(?:the|@[?~]?\d+'s) (?:left|right)(?= (?:was|is|had|has|being|lay|hung)\b)")
+_ELLIPTIC = re.compile(
+    rf"\b(?P<part>{_PART})s?\b(?:(?!left|right)[^.!?]){{1,80}}?[;,:] (?:but |and )?(?:with )?(?:the|@[?~]?\d+'s) (?:left|right)(?= (?:was|is|had|has|being|lay|hung)\b)"
+)
 _GONE = re.compile(
     r"^(?:steel|stayed behind|left behind|parted|three fingers|four fingers|miss\w*|lost|lack\w*|gone|put out|taken|took|without|pinned|severed|amputated|cut off|stump|empty|gap|hook|artificial|left)$",
     re.IGNORECASE,

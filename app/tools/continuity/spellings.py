@@ -16,7 +16,9 @@ _INTRODUCED = re.compile(
     r"with (?:an?|one|two) [\"“'‘]?\w{1,2}\b|brothers?|sisters?|twins?|cousins?|two)\b",
     re.IGNORECASE,
 )
-_SPEAKS_OF_NAMES = re.compile(r"\b(?:names?|named|spel\w+|letters?|might be|perhaps|confus\w+|mistak\w+|without)\b", re.IGNORECASE)
+_SPEAKS_OF_NAMES = re.compile(
+    r"\b(?:names?|named|spel\w+|letters?|might be|perhaps|confus\w+|mistak\w+|without)\b", re.IGNORECASE
+)
 _SUFFIXES = ("y", "ie", "ey", "kin", "ette", "chen", "s", "ian", "an", "ish", "er", "ers", "ese", "i", "in", "en")
 _LOCATED = re.compile(r"\b(?:in|at|near|from|to|through|towards?) $")
 _SHORTEST = 3

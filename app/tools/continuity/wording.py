@@ -15,7 +15,10 @@ _UNITS = "one two three four five six seven eight nine".split()
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 _SCORES = {"three": "sixty", "four": "eighty", "two": "forty"}
 _TURNED = re.compile(rf"\b({'|'.join(_UNITS)})[- ]and[- ]({'|'.join(_TENS)})\b", re.IGNORECASE)
-_SCORE = re.compile(r"\b(two|three|four) ?-?score(?: (?:years )?and (ten|one|two|three|four|five|six|seven|eight|nine))?\b", re.IGNORECASE)
+_SCORE = re.compile(
+    r"\b(two|three|four) ?-?score(?: (?:years )?and (ten|one|two|three|four|five|six|seven|eight|nine))?\b",
+    re.IGNORECASE,
+)
 _AMOUNTS = (
     (re.compile(r"\b(?:a |one )quarter of an hour\b", re.IGNORECASE), "15 minutes"),
     (re.compile(r"\bthree[- ]quarters of an hour\b", re.IGNORECASE), "45 minutes"),
