@@ -46,7 +46,7 @@ _FACES = re.compile(
 _LOOKS = re.compile(
     r"\b(?:looks?|looked|looking|faces|faced|facing|gives?|gave|giving|opens?|opened) (?:right |straight |out |down )*(?:on|onto|over|into|upon|to)? ?(?:the )(?P<s>street|courtyard|yard|garden|river|square|sea)\b(?P<b>)(?P<ref>)"
 )
-_BUILDINGS = (
+BUILDINGS = (
     "abbey|almshouse|arches|armoury|bakehouse|bakery|bank|barn|barracks|bathhouse|boathouse|brewery|cabin|café|cafe|camp|castle|cemetery|chapel|church|churchyard|"
     "cottage|court|courthouse|convent|customs house|dairy|dispensary|dock|factory|farm|farmhouse|ferry house|ferry|forge|fort|foundry|fountain|gaol|gatehouse|"
     "granary|graveyard|greenhouse|guardhouse|hall|harbour office|hospital|hotel|house|hut|infirmary|inn|jail|jetty|kennels|kiln|kitchen|laboratory|landing|"
@@ -55,10 +55,11 @@ _BUILDINGS = (
     "tannery|tavern|temple|theatre|tower|town hall|treasury|vicarage|village|wardrobe|warehouse|well|windmill|workshop|yard|room|bedroom|graves?|oak|elm|yew|willow|harbour|"
     r"[a-z]{3,}(?:works|house|yard|mill)"
 )
+"""Nouns of buildings and other landmarks, as alternatives of an expression."""
 _GENERIC = frozenset(
     "house cottage room cabin shop office farm hut store yard well tower camp shed study bedroom kitchen lock hall grave".split()
 )
-_NP = rf"(?:(?:[Tt]he|[Oo]ur|[Tt]heir|[Aa]n?|[Oo]ld|{vocabulary.PERSON}'s)(?: (?!of\b|on\b|at\b|in\b|and\b|was\b|to\b)[\w'’-]+){{0,3}}? (?:{_BUILDINGS})\b(?!'s|-| (?:{_BUILDINGS})\b)(?: of {vocabulary.PERSON})?|{vocabulary.PERSON}(?!')|(?:[Tt]he )(?:[A-Z][\w'’]+ ?){{1,3}})"
+_NP = rf"(?:(?:[Tt]he|[Oo]ur|[Tt]heir|[Aa]n?|[Oo]ld|{vocabulary.PERSON}'s)(?: (?!of\b|on\b|at\b|in\b|and\b|was\b|to\b)[\w'’-]+){{0,3}}? (?:{BUILDINGS})\b(?!'s|-| (?:{BUILDINGS})\b)(?: of {vocabulary.PERSON})?|{vocabulary.PERSON}(?!')|(?:[Tt]he )(?:[A-Z][\w'’]+ ?){{1,3}})"
 _PHRASE = re.compile(rf"(?P<np>{_NP})")
 _STANDS = (
     r"(?:stands?|stood|lies?|lay|is|was|were|are|sits|sat|rises|rose|ran|runs|leans|leaned|stretche[sd]|spread|crouche[sd]|built|perched|huddled|clung|clings|"
@@ -165,7 +166,7 @@ def _placed(passage: Passage, roster: Roster, match: re.Match[str]) -> Iterator[
     if not placed and passage.is_card and passage.field and (_FIELD.match(passage.field) or not named):
         home = {"home", "house", "residence", "lives", "address", "cabin"} & set(passage.field.split("_"))
         label = text.partition(" : ")[0].partition("'s ")[2]
-        if re.search(rf"\b(?:{_BUILDINGS})\b", label):
+        if re.search(rf"\b(?:{BUILDINGS})\b", label):
             yield from _fact(passage, roster, f"the {label}" if "@" not in label else label, match)
             return
         subject = f"@{passage.subject}"
@@ -232,7 +233,7 @@ def _key(phrase: str, roster: Roster) -> str:
         return roster.name(number).lower().removeprefix("the ").split()[-1] if place else ""
     owner = re.search(rf"({vocabulary.PERSON})(?:'s|$)", phrase)
     bare = re.sub(rf" of {vocabulary.PERSON}$", "", phrase)
-    head = next(reversed(re.findall(rf"\b(?:{_BUILDINGS})\b", bare.lower())), "")
+    head = next(reversed(re.findall(rf"\b(?:{BUILDINGS})\b", bare.lower())), "")
     if not head and re.fullmatch(r"(?:[Tt]he )?(?:[A-Z][\w'’]+ ?)+", phrase):
         return phrase.lower().split()[-1]
     if head in _GENERIC:

@@ -251,13 +251,8 @@ def _replaced(
             continue
         mention = named.get(match.start())
         if mention is not None and mention.end <= end:
-            person = roster.number(mention.entity)
-            piece, after = f"@{person}" + ("'s" if mention.is_possessive else ""), min(mention.after, end)
-            if roster.is_person(person):
-                chain.add(person)
-                piece, after = _kin(text, person, piece, after, roster, chain)
-            pieces += [text[position : mention.start], piece]
-            position = after
+            piece, after = _named(text, mention, end, roster, chain)
+            pieces, position = [*pieces, text[position : mention.start], piece], after
             continue
         if match.start() in unnamed:
             chain.add(described(text, match.start(), unnamed[match.start()], chain, roster))
@@ -265,8 +260,7 @@ def _replaced(
         if bare.lower() == "our":
             piece, after = _kin(text, first_person, f"@{first_person}'s", match.end(), roster, chain)
             if after > match.end():
-                pieces += [text[position : match.start()], piece]
-                position = after
+                pieces, position = [*pieces, text[position : match.start()], piece], after
             continue
         gender = _PRONOUNS.get(bare.lower())
         if gender is None or (bare == "i" and gender == "i"):
@@ -275,16 +269,26 @@ def _replaced(
         person, doubtful = (
             (first_person, False) if gender == "i" else _meant(chain, others, roster, gender, exclude, opens=opens)
         )
-        if person > 0:
-            mark = f"@?{person}" if doubtful else f"@{person}" if gender == "i" else f"@~{person}"
+        if person:
             chain.add(person)
+        if person > 0:
+            mark = f"@{'?' if doubtful else '' if gender == 'i' else '~'}{person}"
             piece, after = _kin(text, person, *_pronoun(text, match, mark), roster, chain)
             pieces += [text[position : match.start()], piece]
             position = after
-        elif person < 0:
-            chain.add(person)
-    pieces.append(text[position:end])
-    return _DISLOCATED.sub(r"@\2", wording.plain("".join(pieces)))
+    return _DISLOCATED.sub(r"@\2", wording.plain("".join([*pieces, text[position:end]])))
+
+
+def _named(text: str, mention: Mention, end: int, roster: Roster, chain: Chain) -> tuple[str, int]:
+    """
+    Return what stands for a name, and where the text continues.
+    """
+    person = roster.number(mention.entity)
+    piece, after = f"@{person}" + ("'s" if mention.is_possessive else ""), min(mention.after, end)
+    if not roster.is_person(person):
+        return piece, after
+    chain.add(person)
+    return _kin(text, person, piece, after, roster, chain)
 
 
 def _kin(text: str, person: int, piece: str, after: int, roster: Roster, chain: Chain) -> tuple[str, int]:

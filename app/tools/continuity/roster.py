@@ -188,6 +188,12 @@ class Roster:
                         following.start if following else len(text), paragraph.sentence_at(one.start).end, one.end + 60
                     )
                     _note_pronouns(pronouns[self.number(one.entity)], paragraph, one.end, end)
+        self._judge(uses, pronouns)
+
+    def _judge(self, uses: dict[int, Counter[str]], pronouns: dict[int, Counter[str]]) -> None:
+        """
+        Decide from how names are used who is a person, and which pronoun fits.
+        """
         self._acting = {number for number, use in uses.items() if use["acts"]}
         for number, entity in enumerate(self.entities, start=1):
             count = pronouns.setdefault(number, Counter())

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from app.tools import dates
 from app.tools.continuity import facts, vocabulary
+from app.tools.continuity.banks import BUILDINGS
 from app.tools.continuity.facts import Fact
 from app.tools.continuity.passages import Passage
 from app.tools.continuity.roster import Roster
@@ -29,15 +30,9 @@ _MODES = (
     ("walk", r"walk\w*|foot|tramp|on foot|march\w*|hike"), ("boat", r"boat|row\w*|sail\w*|ferry|crossing|steamer|water|sea|barge|ship|packet|launch|paddle"),
     ("drive", r"drive|drove|car|road|coach|cart|wagon|bus|motor|lorry|carriage|truck"), ("flight", r"flight|fly|flew|plane|air"),
 )  # fmt: skip
-_END = rf"(?:[Tt]he (?:[a-z][\w-]* ){{0,2}}?[a-z][\w-]+|{vocabulary.PERSON}(?:'s)?)"
-_BETWEEN = (
-    re.compile(rf"\bfrom (?P<a>{_END}),? (?:stands|stood|lies|lay) (?P<b>{_END})"),
-    re.compile(
-        rf"\b(?:[Ff]rom|[Bb]etween) (?P<a>{_END}) (?:[^.;!?@]{{0,30}}? )?(?:to|and) (?P<b>{_END})(?=[,.;:!?]| (?:is|was|it|took|takes|and|by|in|on|there|the way|as|with|for|that)\b|$)"
-    ),
-    re.compile(
-        rf"(?P<a>{_END}) (?:is|was|stands|stood|lies|lay|were) [^.;!?@]{{3,40}} from (?P<b>{_END})(?=[,.;:!?]| (?:by|in|and|as|with|on|over|across)\b|$)"
-    ),
+_ENDS = re.compile(
+    rf"(?P<p>{vocabulary.PERSON})|\b(?:[Tt]he|[Oo]ur|{vocabulary.PERSON}'s) (?:(?!of\b|and\b)[a-z]+ ){{0,1}}?(?P<n>{BUILDINGS}|town|city|harbour|port|coast|border|bridge|"
+    r"crossroads|island|summit|gate|gates|railhead|junction|stage door|shore|mainland)\b(?!'s| of)"
 )
 _TRAVEL = re.compile(
     r"\b(?:from|to|off|away|between|takes?|took|taken|journey|ride|walk|drive|crossing|lies?|lay|distant|distance|upstream|"
@@ -57,7 +52,7 @@ _LIES = re.compile(
     re.IGNORECASE,
 )
 _AWAY = re.compile(
-    rf"\b(?:away|off|distant|from here)\b|\b(?:ride|walk|drive|journey|sail|march|row|climb|miles|leagues|days|hours) (?:[a-z]+ ){{0,3}}?(?:to|from) {vocabulary.PERSON}(?!'s)"
+    rf"\b(?:away|off|distant|from here|out|beyond|past)\b|\b(?:ride|walk|drive|journey|sail|march|row|climb|miles|leagues|days|hours) (?:[a-z]+ ){{0,3}}?(?:to|from) {vocabulary.PERSON}(?!'s)"
 )
 _TOLERANCE = 1.2
 
@@ -82,82 +77,66 @@ def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
             passage, match.start(), match.end()
         ):
             continue
-        places = _places(passage, roster, match)
-        names = [roster.name(place) for place in places] or _ends(text, roster)
+        mode = _mode(near)
+        names = _ends(passage, roster, match)
+        if len(names) == 1 and (not mode if match["u"].lower() in _MINUTES else not _AWAY.search(near)):
+            continue
         if names:
-            yield from _fact(passage, match, near, sorted(names))
+            yield from _fact(passage, match, mode, sorted(names))
 
 
-def _places(passage: Passage, roster: Roster, match: re.Match[str]) -> frozenset[int]:
+def _mode(text: str) -> str:
+    return next((name for name, words in _MODES if re.search(rf"\b(?:{words})\b", text, re.IGNORECASE)), "")
+
+
+def _ends(passage: Passage, roster: Roster, match: re.Match[str]) -> list[str]:
     """
-    Return the two places of whose way a sentence speaks.
+    Return the one or two places of whose way a sentence speaks: those nearest to the amount, `there` and `here` included.
     """
     text = passage.text
-    named = [int(m[0].strip("@?~")) for m in re.finditer(vocabulary.PERSON + r"(?!'s)", text)]
-    places = list(dict.fromkeys(n for n in named if roster.may_be_place(n) and n != roster.narrator))
+    found: dict[str, int] = {}
     if passage.is_card and passage.subject and roster.may_be_place(passage.subject):
-        places = [passage.subject, *(place for place in places if place != passage.subject)]
-    if len(places) == 1:
-        here = roster.numbered(passage.place)
-        where = re.search(r"\b(?:from here|from there|there|away|off|distant|out|takes)\b", text)
-        before = passage.subject
-        there = passage.there if re.search(r"\bthere\b", text) else 0
-        if there and there not in places:
-            places.append(there)
-        elif before and roster.may_be_place(before) and before != roster.narrator and before not in places and where:
-            places.append(before)
-        elif here and roster.may_be_place(here) and here not in places and where:
-            places.append(here)
-    if len(places) > 2:
-        near = sorted(
-            places,
-            key=lambda n: (
-                min(abs(m.start() - match.start()) for m in re.finditer(rf"@[?~]?{n}\b", text))
-                if re.search(rf"@[?~]?{n}\b", text)
-                else 0
-            ),
-        )
-        places = near[:2]
-    if len(places) == 1 and _AWAY.search(text[max(match.start() - 30, 0) : match.end() + 40]):
-        return frozenset(places)
-    return frozenset(places) if len(places) == 2 else frozenset()
+        found[roster.name(passage.subject)] = 0
+    for stretch in (text, passage.answers) if not found else (text,):
+        for end in _ENDS.finditer(stretch):
+            number = int(end["p"].strip("@?~")) if end["p"] else 0
+            if not number or (roster.may_be_place(number) and number != roster.narrator):
+                name = roster.name(number) if number else f"the {end['n'].lower()}"
+                gap = abs(end.start() - match.start())
+                found[name] = min(gap, found.get(name, gap))
+        if found:
+            break
+    names = sorted(found, key=lambda name: found[name])[:2]
+    if len(names) == 1:
+        names += _other_end(passage, roster, names[0])[:1]
+    return names
 
 
-def _ends(text: str, roster: Roster) -> list[str]:
+def _other_end(passage: Passage, roster: Roster, name: str) -> list[str]:
     """
-    Return both ends of a way where one is only called by a noun, such as `the church`.
+    Return the place that `there`, `it` or `here` means in a sentence that names only one.
     """
-    for rule in _BETWEEN:
-        match = rule.search(text)
-        if match:
-            found = [_end(match["a"], roster), _end(match["b"], roster)]
-            return found if all(found) and found[0] != found[1] else []
-    return []
+    text = passage.text
+    there = passage.there if re.search(r"\b(?:there|[Ii]t (?:is|was|lies|lay|took|takes|stands))\b", text) else 0
+    here = roster.numbered(passage.place) if re.search(r"\b(?:from here|away|off|distant|out|here)\b", text) else 0
+    ends = [number for number in (there, passage.subject, here) if number and roster.may_be_place(number)]
+    return [roster.name(number) for number in ends if number != roster.narrator and roster.name(number) != name]
 
 
-def _end(phrase: str, roster: Roster) -> str:
-    named = re.fullmatch(rf"({vocabulary.PERSON})('s)?", phrase)
-    return roster.name(int(named[1].strip("@?~"))) if named else "the " + phrase.split()[-1]
-
-
-def _fact(passage: Passage, match: re.Match[str], near: str, names: Sequence[str]) -> Iterator[Fact]:
+def _fact(passage: Passage, match: re.Match[str], mode: str, names: Sequence[str]) -> Iterator[Fact]:
     unit = match["u"].lower()
     amount = _number(match)
     if amount is None:
         return
     is_time = unit in _MINUTES
-    mode = (
-        next((name for name, words in _MODES if re.search(rf"\b(?:{words})\b", near, re.IGNORECASE)), "")
-        if is_time
-        else ""
-    )
+    single = (mode,) if len(names) == 1 and is_time else ()
     yield Fact(
         kind="distance_travel",
         attribute="travel_time" if is_time else "distance",
         subject=" and ".join(names),
-        key=("time" if is_time else "way", *names),
+        key=("time" if is_time else "way", *names, *single),
         value=match[0],
-        data=(amount * (_MINUTES[unit] if is_time else _METRES[unit]), mode),
+        data=(amount * (_MINUTES[unit] if is_time else _METRES[unit]), mode if is_time else ""),
         passage=passage,
     )
 
