@@ -1,5 +1,5 @@
 """
-Dates: weekdays, years and seasons of what happens, and the day on which a scene plays.
+Dates: weekdays and years of what happens, and the day on which a scene plays.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ _DATED_VERBS = {
     "married": r"married|wed|wedding",
     "built": r"built|raised|erected|founded|opened|laid|begun|established|completed|finished|launched",
     "burned": r"burned|burnt|burned down",
+    "closed": r"closed|shut down|abandoned",
     "arrived": r"arrived|came to|had come|came (?:here|home|back)|moved to|settled|landed",
     "left": r"left|sailed|emigrated|departed|went away",
     "lost": r"sank|sunk|gone down|went down|wrecked|foundered",
@@ -56,7 +57,9 @@ _EVENTS = (
     "fire|flood|storm|war|wedding|wreck|strike|siege|battle|plague|fever|famine|earthquake|eruption|avalanche|explosion|"
     "accident|crash|collapse|coronation|funeral|trial|election|revolt|uprising|rebellion|riot|massacre|treaty|robbery|"
     "burglary|theft|murder|auction|harvest|festival|fair|blizzard|drought|epidemic|landslide|rockfall|sinking|raid|"
-    "cave-in|armistice|eclipse|comet|christening|regatta|concert|expedition|shipwreck|great frost|big freeze|outbreak"
+    "cave-in|armistice|eclipse|comet|christening|regatta|concert|expedition|shipwreck|great frost|big freeze|outbreak|"
+    "gale|hurricane|tempest|blow-out|ball|duel|hanging|execution|arrest|verdict|opening|première|premiere|first night|inquest|burial|shooting|"
+    "ambush|mutiny|truce|surrender|census|ambush|break-in|kidnapping|landing|thaw|frost|quake|landslip|bombing|bombardment"
 )
 _THE_EVENT = re.compile(rf"\b(?:[Tt]he|[Oo]ur|{vocabulary.PERSON}'s) (?:(?!of\b)[\w'-]+ ){{0,2}}?(?P<e>{_EVENTS})\b")
 _AFTER = re.compile(
@@ -66,20 +69,13 @@ _AFTER = re.compile(
 _LOOKS_BACK = re.compile(
     r"\bhad been\b|\bthat (?:year|week)\b|\b(?:years?|weeks?) (?:ago|before|earlier)\b|\b(?:last|next) (?:week|month|year)\b"
 )
+_RELATIVE = re.compile(
+    r"\b(?:[Ll]ast night|[Yy]esterday|(?P<now>[Tt]his (?:morning|afternoon|evening)|[Tt]oday|[Tt]onight))\b"
+)
 _PHASE = re.compile(r" (?:had |has |was )?(end|over|began|begun|start|broke)")
-_SEASONS = {"spring": 4, "summer": 7, "autumn": 10, "fall": 10, "winter": 1}
-_WHEN = re.compile(
-    r"\b(?:in|on|of|since|by|until|during|from|,|:|was|came|happened|\()\s(?:the )?(?:early |late |mid-?|(?:spring|summer|autumn|winter|night|year|morning|evening|month|day) of (?:the )?)*"
-)
-_SEASON_OF = re.compile(
-    r"\b(?:the |that |in |last )?(?P<s>spring|summer|autumn|winter)\b(?: of)?(?: the)?(?: year)?", re.IGNORECASE
-)
 _AGO = re.compile(
     rf"\b(?P<n>{dates.NUMBER}|a) (?:long |full |whole |good )?(?P<u>year|day|week|month)s? (?:ago|since|before this|back|gone|past)\b",
     re.IGNORECASE,
-)
-_NOW_SEASON = re.compile(
-    r"\b[Ii]t (?:was|is) (?:now |still |already |only |just )?(?:early |late |high |full |the (?:end|middle|beginning|start|height|depth) of |mid)?(?:the )?-?(?P<s>spring|summer|autumn|winter)\b"
 )
 
 
@@ -93,7 +89,6 @@ def read(passage: Passage, roster: Roster) -> Iterator[Fact]:
     yield from _next_day(passage)
     yield from _events(passage, roster)
     yield from _people(passage, roster)
-    yield from _seasons(passage)
 
 
 def _weekdays(passage: Passage) -> Iterator[Fact]:
@@ -232,7 +227,7 @@ def _counted(passage: Passage, match: re.Match[str]) -> Iterator[Fact]:
     """
     Yield the date of the wedding from `On 19 June, three weeks after the wedding`.
     """
-    found = dates.find(passage.text, bare_years=True)
+    found = dates.find(passage.text, bare_years=True) or _in_month(passage)
     count = 1 if match["eve"] or match["n"].lower() in {"a", "an", "the"} else dates.number(match["n"])
     date = found[0] if len(found) == 1 else None
     if date is None or count is None or not (match["eve"] or match["how"]):
@@ -254,6 +249,15 @@ def _counted(passage: Passage, match: re.Match[str]) -> Iterator[Fact]:
         )
 
 
+def _in_month(passage: Passage) -> list[dates.StoryDate]:
+    """
+    Return the date that `Thursday the nineteenth` means in the month of its scene.
+    """
+    match, scene = _DAY_OF.search(passage.text), passage.date
+    day = dates.ordinal(match["d"]) if match else None
+    return [dates.StoryDate(year=scene.year, month=scene.month, day=day)] if day and scene and scene.month else []
+
+
 _LENGTHS = {"day": 1, "week": 7, "fortnight": 14}
 
 
@@ -261,10 +265,13 @@ def _people(passage: Passage, roster: Roster) -> Iterator[Fact]:
     text = passage.text
     for name, verbs in _DATED_VERBS.items():
         for match in re.finditer(
-            rf"(?P<p>{vocabulary.PERSON})(?:'s)?(?: (?!@|and\b|but\b)[a-z]+){{0,3}}? (?:{verbs})\b(?P<rest>[^.;!?]{{0,60}})",
+            rf"(?:(?P<p>{vocabulary.PERSON})(?:'s)?|\b[Tt]he (?:[a-z]+ )??(?P<o>(?!had\b|was\b|were\b|has\b)[a-z]{{3,20}}))(?: (?!@|and\b|but\b|who\b)[a-z]+){{0,3}}? (?:{verbs})\b(?P<rest>[^.;!?]{{0,60}})",
             text,
             re.IGNORECASE,
         ):
+            if match["o"]:
+                yield from _done(passage, name, match)
+                continue
             number, sure = facts.person(match)
             date = _date_near(passage, match["rest"], 0)
             if date is not None and not facts.is_unreal(passage, match.start(), match.end("p")):
@@ -290,6 +297,16 @@ def _people(passage: Passage, roster: Roster) -> Iterator[Fact]:
             yield _dated(passage, roster.name(passage.subject), ("event", str(passage.subject)), date)
 
 
+def _done(passage: Passage, name: str, match: re.Match[str]) -> Iterator[Fact]:
+    """
+    Yield when the mill burned down, or the school was opened.
+    """
+    date = _date_near(passage, match["rest"], 0)
+    lasting = name in {"built", "burned", "closed", "lost"}
+    if lasting and date is not None and not facts.is_unreal(passage, match.start(), match.end("o")):
+        yield _dated(passage, f"the {match['o']}", (name, match["o"].lower()), date)
+
+
 def _date_near(passage: Passage, window: str, position: int) -> dates.StoryDate | None:
     """
     Return the only date in a stretch of text, or the year that `three years ago` means.
@@ -302,11 +319,26 @@ def _date_near(passage: Passage, window: str, position: int) -> dates.StoryDate 
             if len(gap) < 60 and not re.search(r"[.;!?]|\b(?:and|but|who|he|she|@\d+ had)\b", gap[-40:])
             else None
         )
+    today = passage.date if passage.date is not None and passage.date.day and not passage.is_card else None
+    relative = _RELATIVE.search(window) if not found and today is not None and not passage.is_spoken else None
+    if relative and today is not None and not passage.is_flashback:
+        return _earlier(today, 0 if relative["now"] else 1)
     ago = _AGO.search(window)
     if not found and ago and passage.date is not None and passage.date.year is not None and ago["u"].lower() == "year":
         years = 1 if ago["n"].lower() == "a" else dates.number(ago["n"])
         return dates.StoryDate(year=passage.date.year - years) if years else None
     return None
+
+
+def _earlier(date: dates.StoryDate, days: int) -> dates.StoryDate | None:
+    """
+    Return the day so many days before a date.
+    """
+    try:
+        day = dt.date(date.year or 2001, date.month or 1, date.day or 1) - dt.timedelta(days=days)
+    except (ValueError, OverflowError):
+        return None
+    return dates.StoryDate(year=date.year and day.year, month=day.month, day=day.day)
 
 
 def _with_month(date: dates.StoryDate, window: str) -> dates.StoryDate:
@@ -332,40 +364,13 @@ def _dated(passage: Passage, subject: str, key: tuple[str, ...], date: dates.Sto
     )
 
 
-def _seasons(passage: Passage) -> Iterator[Fact]:
-    """
-    Yield the season in which a dated scene says it plays.
-    """
-    if (
-        passage.date is None
-        or passage.date.month is None
-        or passage.is_card
-        or passage.is_spoken
-        or passage.is_flashback
-    ):
-        return
-    for match in _NOW_SEASON.finditer(passage.text):
-        month = _SEASONS[match["s"].lower()]
-        apart = min((passage.date.month - month) % 12, (month - passage.date.month) % 12)
-        if apart > 3:
-            yield Fact(
-                kind="dates_order",
-                attribute="season",
-                subject=passage.path,
-                key=("season", passage.path),
-                value=match["s"].lower(),
-                data=month,
-                passage=passage,
-            )
-
-
 def differ(one: Fact, other: Fact) -> bool:
     """
     Return whether two dates, or two weekdays of one calendar, exclude each other.
     """
     if one.attribute == "weekday":
         return bool(one.data[0] != other.data[0])
-    if one.attribute in {"season", "next_day"}:
+    if one.attribute == "next_day":
         return False
     first, second = one.data, other.data
     assert isinstance(first, dates.StoryDate)

@@ -38,6 +38,10 @@ _CAME = re.compile(
     rf"(?P<o>{vocabulary.PERSON})(?!'s) (?:had |has )?(?P<v>arrived|died|married|sailed|emigrated|vanished|disappeared|enlisted|returned|drowned)\b",
     re.IGNORECASE,
 )
+_BEFELL = re.compile(
+    r"\b(?:the|that|our) (?:[a-z]+ )?(?P<o>[a-z]{3,20}) (?:had |has )?(?P<v>burst|collapsed|sank|fell|burned|burnt|opened|closed|failed|ended|sailed|exploded|flooded|filled|shut|froze|broke|docked|left|came|arrived)\b",
+    re.IGNORECASE,
+)
 _PAST = {
     "shut": "close", "closed": "close", "broke": "break", "broken": "break", "hung": "hang", "hanged": "hang", "sold": "sell",
     "bought": "buy", "found": "find", "lost": "lose", "gave": "give", "given": "give", "burnt": "burn", "built": "build",
@@ -138,10 +142,14 @@ def _deeds(text: str) -> Iterator[tuple[str, str]]:
     """
     Yield each verb in the past with the thing to which it was done, or the person who did it.
     """
-    for rule in (_DID, _WAS_DONE, _CAME):
+    for rule in (_DID, _WAS_DONE, _CAME, _BEFELL):
         for match in rule.finditer(text):
             verb, thing = match["v"].lower(), match["o"].lower()
-            stem = _PAST.get(verb) or (verb.removesuffix("d").removesuffix("e") if verb.endswith("ed") else "")
+            stem = (
+                _PAST.get(verb)
+                or (verb if rule is _BEFELL else "")
+                or (verb.removesuffix("d").removesuffix("e") if verb.endswith("ed") else "")
+            )
             if stem and verb not in _NO_DEEDS and thing not in _OFTEN and stem not in _OFTEN:
                 yield stem, thing.replace("~", "").replace("?", "")
 

@@ -29,6 +29,7 @@ _AFTER_OBJECT = frozenset(
     "toward towards without within was were is are had has have would could should might not what who how why where "
     "this these those nothing something anything everything more now here there too either for alone once".split()
 )
+_SUBJECT_IS = re.compile(r"@[?~]?(\d+)(?:,? (?:is|was|had been|being|only|just|not))+ $")
 _FIRST_PERSON = re.compile(r"\b(?:I|my|me)\b")
 _OFTEN = 3
 _KIN = re.compile(
@@ -250,7 +251,7 @@ def _replaced(
         if match.start() < position:
             continue
         mention = named.get(match.start())
-        if mention is not None and mention.end <= end:
+        if mention is not None and mention.end <= end and not _is_told(text, mention, start, mentions):
             piece, after = _named(text, mention, end, roster, chain)
             pieces, position = [*pieces, text[position : mention.start], piece], after
             continue
@@ -265,10 +266,10 @@ def _replaced(
         gender = _PRONOUNS.get(bare.lower())
         if gender is None or (bare == "i" and gender == "i"):
             continue
-        opens = not re.search(r"[^\W_]", text[start : match.start()])
-        person, doubtful = (
-            (first_person, False) if gender == "i" else _meant(chain, others, roster, gender, exclude, opens=opens)
-        )
+        before = "".join(pieces[-2:]) + text[position : match.start()]
+        person, doubtful = first_person, False
+        if gender != "i":
+            person, doubtful = _meant(chain, others, roster, gender, exclude, before)
         if person:
             chain.add(person)
         if person > 0:
@@ -277,6 +278,21 @@ def _replaced(
             pieces += [text[position : match.start()], piece]
             position = after
     return _DISLOCATED.sub(r"@\2", wording.plain("".join([*pieces, text[position:end]])))
+
+
+def _is_told(text: str, mention: Mention, start: int, mentions: Sequence[Mention]) -> bool:
+    """
+    Return whether an office is what a sentence says of somebody: `Jonas, the baker`, `the baker Jonas`, `Jonas was the baker`.
+    """
+    if not text.startswith(("the ", "The "), mention.start) or not text[mention.start + 4].islower():
+        return False
+    before = text[start : mention.start]
+    told = re.search(r"\b(?:is|was|am|are|been|only|become|became) $", before) or any(
+        m.after == mention.start - 2 and m.entity is mention.entity for m in mentions
+    )
+    opens = not before.strip() and re.match(r"[.,;]|$| of | in | at ", text[mention.after :])
+    named = next((m for m in mentions if mention.after < m.start <= mention.after + 2), None)
+    return bool(told or opens) or (named is not None and named.entity is mention.entity)
 
 
 def _named(text: str, mention: Mention, end: int, roster: Roster, chain: Chain) -> tuple[str, int]:
@@ -316,11 +332,14 @@ def _pronoun(text: str, match: re.Match[str], mark: str) -> tuple[str, int]:
 
 
 def _meant(
-    chain: Chain, others: Chain | None, roster: Roster, gender: str, exclude: int, *, opens: bool
+    chain: Chain, others: Chain | None, roster: Roster, gender: str, exclude: int, before: str
 ) -> tuple[int, bool]:
     """
     Return whom a pronoun means, and whether that is doubtful; in speech it is, unless the speech has named the person.
     """
+    own = _SUBJECT_IS.search(before)
+    exclude = int(own[1]) if own else exclude
+    opens = not re.search(r"[^\W_]", before)
     person, doubtful = chain.meant(roster, gender, exclude, opens=opens and others is None)
     if others is None:
         return person, doubtful

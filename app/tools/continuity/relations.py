@@ -31,9 +31,10 @@ _RANKED = (
     ),
 )
 _CARD_RANK = re.compile(rf"(?:the |an? )?(?:[a-z-]+ )?{_RANK}\b(?!'s)", re.IGNORECASE)
+_CARD_TRADE = re.compile(rf"(?:the |an? )?(?:[a-z-]+ ){{0,2}}?{_TRADE}\b(?!'s| @)", re.IGNORECASE)
 _TRADED = (
     re.compile(
-        rf"{_P}(?:(?:,? who)?(?: is| was| worked as|,))(?: only| still| now| once)? (?:a|an|the) (?:(?!of\b)[\w'-]+ ){{0,2}}?{_TRADE}\b(?!'s|-| (?:boy|girl|woman|man)\b)",
+        rf"{_P}(?:(?:,? who)?(?: is| was| am| worked as|,))(?: only| still| now| once)? (?:a|an|the) (?:(?!of\b)[\w'-]+ ){{0,2}}?{_TRADE}\b(?!'s|-| (?:boy|girl|woman|man)\b)",
         re.IGNORECASE,
     ),
     re.compile(rf"\bthe {_TRADE},? {_P}(?!'s)", re.IGNORECASE),
@@ -43,7 +44,10 @@ _TRADED = (
     ),
 )
 _KINSHIPS = (
-    re.compile(rf"{_P}'s {_ADJ}{_KIN}(?:,| was| is| :|, who was|) (?:the )?(?:[A-Z][a-z]+ )?{_Q}(?!'s)", re.IGNORECASE),
+    re.compile(
+        rf"{_P}'s {_ADJ}{_KIN}(?:,| was| is| :|, who was|, you (?:know|see),?|) (?:the )?(?:[A-Z][a-z]+ )?{_Q}(?!'s)",
+        re.IGNORECASE,
+    ),
     re.compile(
         rf"{_Q}(?:,? who)?(?:,| is| was| had been| being|'s (?:role|family|relations?|kin|relation|relationships|position) :)(?: only| just| not even| also)? {_P}'s {_ADJ}{_KIN}\b(?!'s)",
         re.IGNORECASE,
@@ -115,12 +119,16 @@ def _ranks(passage: Passage, roster: Roster) -> Iterator[Fact]:
     for rule in (_TITLED, *_RANKED):
         for match in rule.finditer(text):
             number, sure = facts.person(match)
-            if _CHURCH.search(text[: match.start("p")]) or not roster.is_person(number):
+            if (rule is _TITLED and _CHURCH.search(text[: match.start("p")])) or not roster.is_person(number):
                 continue
             if not facts.is_unreal(passage, match.start(), match.end()):
                 yield _fact(
                     passage, roster, "rank", number, (str(number),), match["r"].lower(), match["r"].lower(), sure
                 )
+    trade = _CARD_TRADE.match(text) if passage.is_card and passage.subject and not passage.field else None
+    if trade and roster.is_person(passage.subject):
+        word = trade["t"].lower()
+        yield _fact(passage, roster, "trade", passage.subject, (str(passage.subject),), word, word, True)
     own = _CARD_RANK.match(text) if passage.is_card and passage.subject else None
     if own and roster.is_person(passage.subject):
         yield _fact(
