@@ -54,10 +54,6 @@ _THEN = re.compile(
     r"^ (?:when|the (?:year|day|summer|winter|night) (?:that |@|he |she |the )|years older|years younger|years his|years her)",
     re.IGNORECASE,
 )
-_PAST = re.compile(
-    r"\bhad (?:been|turned) (?:only |just |barely )?$|\b(?:since|when|while|before|after|until) (?:he |she |i )?$",
-    re.IGNORECASE,
-)
 _ESTIMATE = re.compile(
     r"\b(?:about|nearly|almost|around|some|perhaps|maybe|roughly|over|past|under|close to|not yet|more than|less than|"
     r"might have been|could have been|may have been|looked|seemed|might be|could be|must be|must have been|guess\w*|as if|"

@@ -39,10 +39,6 @@ _TRAVEL = re.compile(
     r"downstream|up|down|below|above|beyond|out|along|by|march|sail|trip|passage|road|north|south|east|west|inland|apart|across|of)\b",
     re.IGNORECASE,
 )
-_NOT_WAY = re.compile(
-    r"\b(?:ago|later|before|after|since|old|within|next|last|every|wait\w*|slept|sleep|per|an hour\b(?!')|wide|deep|high|tall|long by|thick|for (?:the )?(?:last|past))\b",
-    re.IGNORECASE,
-)
 _PROGRESS = re.compile(
     r"\b(?:had (?:walked|come|gone|ridden|driven|rowed|sailed)|towards?|so far|covered|still to go|left to|to go|remaining|more|further|another|halfway|every)\b",
     re.IGNORECASE,

@@ -96,11 +96,3 @@ PAST = (
     "thought|trod|understood|wept|won|wound|wrung|woke|bought|bound|built|burst|clung|felt|found|left|lost|meant|quit|ground|split|spread|spun"
 )
 """Irregular verbs in the past, as alternatives of an expression."""
-
-HEDGES = (
-    r"\b(?:about|nearly|almost|around|some|perhaps|maybe|roughly|approximately|over|past|under|close to|not yet|"
-    r"getting on for|going on|rising|towards?|more than|less than|at least|at most|might|could|may|must|would|"
-    r"should|seem(?:s|ed)?|guess(?:ed)?|suppos\w+|probably|or so|if|unless|whether|as though|as if|like|nobody knew|"
-    r"pretend\w*|claim\w*|imagin\w+|dream\w*|wish\w*|thought|believed|took (?:him|her|@[?~]?\d+) for|pass(?:ed)? for)\b"
-)
-"""Words that make a statement an estimate, a guess or a wish."""
