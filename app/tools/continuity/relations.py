@@ -76,17 +76,13 @@ _LIKE = re.compile(
     r"\b(?:like|as (?:a|if|though)|some|calls?|called|almost|than|as good as|no|not|pretend\w*|said to be|wish\w*|would have|step|foster|sworn)\b[^.;]{0,24}$",
     re.IGNORECASE,
 )
-_COMPATIBLE = (
-    {"parent", "step-parent"},
-    {"sibling", "half-sibling"},
-    {"spouse", "betrothed"},
-    {"spouse", "cousin"},
-    {"uncle", "great-uncle"},
-    {"parent", "godparent"},
-    {"uncle", "godparent"},
-    {"sibling", "step-sibling"},
-    {"grandparent", "parent"},
-)
+_COMPATIBLE = [
+    set(pair.split())
+    for pair in (
+        "parent step-parent|sibling half-sibling|spouse betrothed|spouse cousin|uncle great-uncle|parent godparent|uncle godparent|"
+        "sibling step-sibling|grandparent parent"
+    ).split("|")
+]
 _CHURCH = re.compile(r"\b(?:Father|Mother|Sister|Brother|Aunt|Uncle|Granny) $")
 
 

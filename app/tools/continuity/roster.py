@@ -41,25 +41,7 @@ _RELATIVES = frozenset(
     "papa mamma mama mum mummy dad daddy father mother grandpa grandma gran granny auntie uncle aunt nurse".split()
 )
 _NOT_NAMES = frozenset(
-    {
-        "St",
-        "Saint",
-        "The",
-        "Mount",
-        "Lake",
-        "New",
-        "Old",
-        "Great",
-        "Little",
-        "Upper",
-        "Lower",
-        "North",
-        "South",
-        "East",
-        "West",
-        "High",
-        "Low",
-    }
+    "St Saint The Mount Lake New Old Great Little Upper Lower North South East West High Low".split()
 )
 
 

@@ -193,17 +193,7 @@ def _bearer(passage: Passage, match: re.Match[str], roster: Roster) -> tuple[int
     inner = re.search(vocabulary.PERSON + "(?='s)", match[0])
     if inner:
         return int(inner[0].strip("@?~")), "?" not in inner[0]
-    of = re.match(rf" of (?P<p>{vocabulary.PERSON})(?!')", passage.text[match.end() :])
-    if of:
-        return facts.person(of)
-    clause = facts.clause(passage.text, match.start())
-    owners = re.findall(vocabulary.PERSON + "(?='s)", clause)
-    if owners:
-        return int(owners[-1].strip("@?~")), "?" not in owners[-1]
-    number, sure = facts.last_person(passage.text, match.start(), roster)
-    if number:
-        return number, sure
-    return passage.subject, passage.is_card
+    return facts.bearer(passage, match.start(), match.end(), roster)
 
 
 def _fact(
