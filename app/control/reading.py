@@ -17,7 +17,7 @@ from app import clock, errors
 from app.control import patience, requests
 from app.control.sheets import Sheet
 from app.engine import plain, pool_port, ports, review, runs, slots, states, stores, views
-from app.engine.unreadable import Unreadable
+from app.engine import unreadable as unreadables
 
 READY_ANSWERS = 256
 """Runs whose last answer is kept as bytes."""
@@ -236,7 +236,7 @@ class Reader:
     async def _by_row(self, run_id: str, error: errors.ControlRoomError | errors.Unreadable) -> views.RunView:
         # A damaged run, one that cannot be read now, or a folder written by hand that cannot be adopted now.
         row = await self._store.summary(run_id)
-        unreadable = Unreadable.of(error.detail) if isinstance(error, errors.Unreadable) else None
+        unreadable = unreadables.Unreadable.of(error.detail) if isinstance(error, errors.Unreadable) else None
         damaged = isinstance(error, errors.JournalCorrupt)
         start = runs.RunStart(
             run_id=run_id,

@@ -14,7 +14,7 @@ from types import TracebackType
 
 from app import errors
 from app.engine import events, plain, probes, receipts, records, runs, stores
-from app.engine.unreadable import Unreadable
+from app.engine import unreadable as unreadables
 from app.storage import creation, disk, layout, workers
 from app.storage.admission import Admission
 from app.storage.archive import Archive
@@ -223,7 +223,7 @@ class DiskStore(abc.ABC):
         """
         return await self._parts.reconciliation.summary(run_id)
 
-    def unreadable(self, run_id: str) -> Unreadable | None:
+    def unreadable(self, run_id: str) -> unreadables.Unreadable | None:
         """
         Return the file of a run that cannot be read now.
         """

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 
 from app import clock, errors
 from app.engine import signals
-from app.engine.unreadable import Unreadable
+from app.engine import unreadable as unreadables
 from app.storage import layout
 from app.storage.workers import Workers
 
@@ -103,11 +103,11 @@ class ReadFaults:
         if call in self._found:
             self._clear(call)
 
-    def by_run(self) -> dict[str, Unreadable]:
+    def by_run(self) -> dict[str, unreadables.Unreadable]:
         """
         Return the runs of whose files one cannot be read now, each with the one that failed first.
         """
-        found: dict[str, Unreadable] = {}
+        found: dict[str, unreadables.Unreadable] = {}
         with self._guard:
             faults = sorted(self._found.values(), key=lambda fault: fault.since) if self._found else []
         for fault in faults:
@@ -229,8 +229,8 @@ def _told(fault: _Fault, seconds: int) -> errors.Unreadable:
     )
 
 
-def _shown(fault: _Fault, file: str) -> Unreadable:
-    return Unreadable(file=file, errno=_name(fault), since=fault.since, next_try_at=fault.next_try_at)
+def _shown(fault: _Fault, file: str) -> unreadables.Unreadable:
+    return unreadables.Unreadable(file=file, errno=_name(fault), since=fault.since, next_try_at=fault.next_try_at)
 
 
 def _name(fault: _Fault) -> str:

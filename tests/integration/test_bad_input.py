@@ -273,7 +273,7 @@ async def test_files_beside_the_runs_do_no_harm(project: projects.Project, tmp_p
         ("POST", "/api/runs", {"recipe": "quick"}, "$.recipe", "not the name of one; did you mean recipe_id?"),
         ("POST", "/api/runs", {"recipeId": "quick"}, "$.recipeId", "is not known; did you mean recipe_id?"),
         ("POST", "/api/runs/x/resume", {"form": "draft"}, "$.form", "is not known; did you mean from?"),
-        ("POST", "/api/runs/x/pause", {"now": True}, "$.now", "is not known; there are none"),
+        ("POST", "/api/runs/x/unpause", {"now": True}, "$.now", "is not known; there are none"),
         ("POST", "/api/sessions", {"tasks": [{"text": "x"}]}, "$.tasks[0].text", "there are args, deps, description,"),
         ("PATCH", "/api/issues/x", {"state": "closed"}, "$.state", "is not known; did you mean status?"),
         ("GET", "/api/runs?state=done", None, "query.state", "is not known; did you mean status?"),

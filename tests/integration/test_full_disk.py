@@ -144,8 +144,11 @@ def test_a_command_tells_what_is_full(disk: SmallDisk, capsys: pytest.CaptureFix
     capsys.readouterr()
     told = {}
     for command in (["run", "quick"], ["recipes", "list"], ["plan", "create", "sweep"], ["config", "check"]):
-        assert root.execute([*command, *place]) == 5
-        told[command[0]] = "".join(capsys.readouterr())
+        # Whoever only looks at a project without data writes nothing.
+        looks_only = command[0] == "recipes" and not used
+        assert root.execute([*command, *place]) == (0 if looks_only else 5)
+        said = "".join(capsys.readouterr())
+        told |= {} if looks_only else {command[0]: said}
     disk.free()
     ended = root.execute(["run", "quick", *place])
 
