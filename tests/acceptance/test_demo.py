@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,19 +20,14 @@ ROOT = Path(__file__).resolve().parents[2]
 STEPS = ["discover", "analyze_outline", "check_canon", "brief", "draft", "polish", "continuity", "critique"]
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """Copy the example project without what earlier demonstrations left in it."""
-    return example_project.copy(tmp_path / "example")
-
-
-@pytest.mark.model
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("most_tokens", [30, pytest.param(None, marks=pytest.mark.slow)], ids=["short", "whole"])
-def test_demo_runs_the_main_job(project: Path, most_tokens: int | None) -> None:
-    """The command serves the project, runs the recipe on the local model, shows each step and leaves a draft."""
-    agents = [{"id": agent, "max_output_tokens": most_tokens} for agent in drafting.AGENTS]
-    (project / ".control-room" / "agents.json").write_text(json.dumps({"agents": agents}))
+@pytest.mark.parametrize(
+    "copy",
+    [drafting.make_project, pytest.param(example_project.copy, marks=[pytest.mark.slow, pytest.mark.model])],
+    ids=["scripted agents", "local model"],
+)
+def test_demo_runs_the_main_job(tmp_path: Path, copy: Callable[[Path], Path]) -> None:
+    """The command serves the project, runs the recipe with its agents, shows each step and leaves a draft."""
+    project = copy(tmp_path / "example")
     shown = _demo(project)
     run_id = re.findall(r"^== run (\S+) is done$", shown.stdout, flags=re.MULTILINE)
 
