@@ -29,12 +29,6 @@ WORKERS = "3"
 BESIDE = "types"
 """Check that runs beside the others: it takes one core for a minute, and tests often wait for a disk or one another."""
 
-MEMORY = Path("/dev/shm")
-"""Folder that Linux keeps in memory: on a disk, tests wait for it more than they compute."""
-
-ROOM_BYTES = 2 * 2**30
-"""Room that the files of tests need."""
-
 SOURCES = ["app", "migrations", "scripts", "tests", "bench"]
 
 
@@ -86,22 +80,14 @@ def _checks(python: Path, tests: list[str]) -> dict[str, list[str]]:
 
 @contextlib.contextmanager
 def _in_memory() -> Iterator[None]:
-    if "TMPDIR" in os.environ or not _roomy(MEMORY):
+    if "TMPDIR" in os.environ or environment.memory() is None:
         yield
         return
-    with tempfile.TemporaryDirectory(prefix="tests-", dir=MEMORY) as folder:
+    with tempfile.TemporaryDirectory(prefix="tests-", dir=environment.memory()) as folder:
         # Some tests let somebody without rights write below it.
         Path(folder).chmod(0o711)
         os.environ["TMPDIR"] = folder
         yield
-
-
-def _roomy(folder: Path) -> bool:
-    if not os.access(folder, os.W_OK | os.X_OK):
-        return False
-    told = os.statvfs(folder)
-    # Tests write programs and run them.
-    return told.f_bavail * told.f_frsize >= ROOM_BYTES and not told.f_flag & os.ST_NOEXEC
 
 
 def _failed(checks: Mapping[str, list[str]]) -> list[str]:

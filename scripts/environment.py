@@ -25,6 +25,11 @@ MODEL = "requirements-local.lock"
 DEV = "requirements-dev.lock"
 """What the checks and the tests need; the service's own requirements are among it."""
 
+MEMORY = Path("/dev/shm")
+"""Folder that Linux keeps in memory: on a disk, tests wait for it more than they compute."""
+ROOM_BYTES = 2 * 2**30
+"""Room that the files of tests need."""
+
 SUPPORTED = ((3, 11), (3, 12), (3, 13))
 INSTALLED_WITHOUT_DEPENDENCIES = {MODEL}
 """Locks whose packages declare requirements that the project does not use (docs/decisions/0003)."""
@@ -51,6 +56,17 @@ def prepare(*locks: str) -> Path:
     finally:
         os.close(folder)
     return PYTHON
+
+
+def memory() -> Path | None:
+    """
+    Return the folder in memory where it takes the files of tests, and programs among them.
+    """
+    if not os.access(MEMORY, os.W_OK | os.X_OK):
+        return None
+    told = os.statvfs(MEMORY)
+    takes = told.f_bavail * told.f_frsize >= ROOM_BYTES and not told.f_flag & os.ST_NOEXEC
+    return MEMORY if takes else None
 
 
 def _usable(python: Path) -> bool:

@@ -52,9 +52,7 @@ def main() -> None:
     if os.geteuid() != 0:
         print("== as the machine is: skipped, the tests themselves run as an ordinary user here", flush=True)
         sys.exit(_run(environment.ROOT, str(environment.PYTHON), "without namespaces", CONTAINMENT, _deny_namespaces))
-    with tempfile.TemporaryDirectory(
-        prefix="ordinary-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None
-    ) as folder:
+    with tempfile.TemporaryDirectory(prefix="ordinary-", dir=environment.memory()) as folder:
         tree = _copied(Path(folder))
         python = next(_interpreters(tree), None)
         if python is None:
