@@ -274,7 +274,9 @@ def test_without_a_tracer_probes_stand_in(bench: sweeps.Bench) -> None:
     swept = sweeps.by_probes(bench, "kill", _lived(bench))
 
     assert expected.portrait is not None
-    assert len(swept.reached) == 8
+    # Writes are coalesced by time, so a point of the undisturbed life need not come up again.
+    assert len(swept.trials) == 8
+    assert swept.reached
     assert swept.broken == []
 
 
