@@ -142,7 +142,7 @@ def test_a_command_tells_what_is_full(disk: SmallDisk, capsys: pytest.CaptureFix
         assert root.execute(["run", "quick", *place]) == 0
     disk.fill()
     capsys.readouterr()
-    told = {}
+    told = dict[str, str]()
     for command in (["run", "quick"], ["recipes", "list"], ["plan", "create", "sweep"], ["config", "check"]):
         # Whoever only looks at a project without data writes nothing.
         looks_only = command[0] == "recipes" and not used
