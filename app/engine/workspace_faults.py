@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 from collections.abc import Iterator
 
 from app import errors
@@ -106,9 +105,11 @@ def _message(path: str, error: OSError) -> str:
 
 
 def _reason(error: OSError) -> str:
-    return os.strerror(error.errno) if error.errno else "unknown reason"
+    return error.strerror or "unknown reason"
 
 
 def _path_of(error: OSError) -> str:
     found = error.filename2 or error.filename
-    return os.fsdecode(found) if isinstance(found, (str, bytes)) else ""
+    if isinstance(found, bytes):
+        return found.decode("utf-8", "surrogateescape")
+    return found if isinstance(found, str) else ""
