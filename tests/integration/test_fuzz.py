@@ -85,7 +85,7 @@ def test_every_phase(tmp_path: Path, token: str | None, caplog: pytest.LogCaptur
     }
     command = [
         str(Path(sys.executable).with_name("schemathesis")), "run", str(PUBLISHED), "--no-color", "--seed", "1",
-        "--max-examples", "30", "--phases", ",".join(PHASES).lower(), "--exclude-checks", "positive_data_acceptance",
+        "--max-examples", "20", "--phases", ",".join(PHASES).lower(), "--exclude-checks", "positive_data_acceptance",
         "--suppress-health-check", "all", "--continue-on-failure", "--request-timeout", "90",
         "--generation-database", "none",
         *(["--header", f"Authorization: Bearer {token}"] if token else []),

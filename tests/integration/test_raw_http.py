@@ -59,6 +59,16 @@ async def told(service: listening.Listening, sent: bytes, *, byte_by_byte: bool 
     return answer
 
 
+async def served_in_the_end(service: listening.Listening, sent: bytes, *, byte_by_byte: bool = False) -> list[int]:
+    """
+    Return the statuses of the answers to a request, which on a busy machine may come too slowly and is sent again.
+    """
+    async with asyncio.timeout(served.PATIENCE_SECONDS * 3):
+        while (found := statuses(await told(service, sent, byte_by_byte=byte_by_byte))) in ([], [408]):
+            pass
+    return found
+
+
 async def all_told(service: listening.Listening, cases: Iterable[bytes], *, byte_by_byte: bool = False) -> list[bytes]:
     """
     Return what is answered to each of many; others are answered meanwhile.
@@ -68,7 +78,7 @@ async def all_told(service: listening.Listening, cases: Iterable[bytes], *, byte
     async def one(sent: bytes) -> bytes:
         async with room:
             answer = await told(service, sent, byte_by_byte=byte_by_byte)
-            assert statuses(await told(service, raw_http.SERVED["whole target"])) == [200]
+            assert await served_in_the_end(service, raw_http.SERVED["whole target"]) == [200]
             return answer
 
     return list(await asyncio.gather(*map(one, cases)))
@@ -85,13 +95,16 @@ def statuses(answer: bytes) -> list[int]:
 async def test_every_kind_of_junk_is_refused(service: listening.Listening, byte_by_byte: bool) -> None:
     """One refusal or none ends the connection; what is only unusual is served, however the bytes come."""
     refused = await all_told(service, raw_http.REFUSED.values(), byte_by_byte=byte_by_byte)
-    answered = await all_told(service, raw_http.SERVED.values(), byte_by_byte=byte_by_byte)
+    answered = {
+        name: await served_in_the_end(service, sent, byte_by_byte=byte_by_byte)
+        for name, sent in raw_http.SERVED.items()
+    }
     found = dict(zip(raw_http.REFUSED, map(statuses, refused), strict=True))
 
     assert {
         name: codes for name, codes in found.items() if codes and not (len(codes) == 1 and 400 <= codes[0] < 500)
     } == {}
-    assert dict(zip(raw_http.SERVED, map(statuses, answered), strict=True)) == {name: [200] for name in raw_http.SERVED}
+    assert answered == {name: [200] for name in raw_http.SERVED}
     assert all(
         b"x-content-type-options: nosniff" in head.lower() for answer in refused for head in _HEAD.findall(answer)
     )
