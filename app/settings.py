@@ -364,6 +364,9 @@ def _check_project(settings: Settings) -> list[Remark]:
     folders = {"PROJECT": project.project, "DATA_DIRECTORY": project.data_directory}
     unwritable = [name for name, folder in folders.items() if not _is_text(os.path.realpath(folder))]
     remarks += [_fatal(name, f"{folders[name]} cannot be written as UTF-8") for name in unwritable[:1]]
+    real, data = (Path(os.path.realpath(folders[name])) for name in ("PROJECT", "DATA_DIRECTORY"))
+    if real.is_relative_to(data):
+        remarks.append(_fatal("DATA_DIRECTORY", "must not be or contain the project: runs cannot work in it"))
     remarks += [
         _fatal("ALLOWED_ROOTS", f"{root} is no folder") for root in project.allowed_roots if not os.path.isdir(root)
     ]

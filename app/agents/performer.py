@@ -45,9 +45,16 @@ class AgentPerformer:
     Ask an agent and keep what was said under `logs/`; only a reply that says something is a success.
     """
 
-    def __init__(self, backends: Backends, conversations: conversations.Conversations) -> None:
+    def __init__(
+        self,
+        backends: Backends,
+        conversations: conversations.Conversations,
+        check_folder: Callable[[runs.RunStart], object] = lambda _: None,
+    ) -> None:
         self._backends = backends
         self._conversations = conversations
+        # Refuses a run whose working folder no agent may work in.
+        self._check_folder = check_folder
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def perform(self, call: ports.Call) -> records.Result:
@@ -64,6 +71,7 @@ class AgentPerformer:
         """
         operation = call.operation
         assert isinstance(operation, operations.AgentCall)
+        self._check_folder(call.run)
         text = await _text(call, operation.prompt)
         prompt = self._prompt(call, operation, text)
         await call.write_log(_log_name(call, "prompt"), _shown(prompt))

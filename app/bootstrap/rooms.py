@@ -126,8 +126,10 @@ async def build(chosen: settings.Settings, use: Use = _USUAL, world: World | Non
         speaking = backends.Backends(people.backends, surroundings_of(chosen, world.clock, running, sessions))
         closing.push_async_callback(speaking.close)
         talks = conversations.Conversations(sessions, kept, world.drivers)
-        asking = agent_performer.AgentPerformer(speaking, talks)
-        equipment = _equipment(chosen, people, world, reference, asking, running, kept)
+        roots = [chosen.project.project, *chosen.project.allowed_roots]
+        places = tool_workspaces.Workspaces(roots, reference.workspaces.reserved)
+        asking = agent_performer.AgentPerformer(speaking, talks, places.check)
+        equipment = _equipment(chosen, people, world, places, reference, asking, running, kept)
         room = _room(chosen, world, reference, equipment, kept, talks, sessions)
         closing.push_async_callback(room.engine.stop)
         serves = use.address is not None
@@ -226,6 +228,7 @@ def _equipment(
     chosen: settings.Settings,
     people: configuration.Roster,
     world: World,
+    places: tool_workspaces.Workspaces,
     reference: Reference,
     asking: agent_performer.AgentPerformer,
     running: supervisor.Supervisor,
@@ -233,7 +236,6 @@ def _equipment(
 ) -> runner.Equipment:
     project = chosen.project
     secrets = _secrets(chosen, people, os.environ)
-    places = tool_workspaces.Workspaces([project.project, *project.allowed_roots])
     performers: dict[str, ports.Performer] = {
         operations.ToolCall.kind: tool_performer.ToolPerformer(reference.registry, places),
         operations.AgentCall.kind: asking,

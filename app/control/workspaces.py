@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from app import errors
+from app.tools.reserved import Reserved, Root
 
 
 class Workspaces:
@@ -18,7 +19,8 @@ class Workspaces:
     def __init__(self, *, project: Path, allowed_roots: Sequence[Path], data_directory: Path) -> None:
         self._project = project.resolve()
         self._roots = (self._project, *(root.resolve() for root in allowed_roots))
-        self._data_directory = data_directory.resolve()
+        self.reserved = Reserved(folders=(data_directory.resolve(),))
+        """What is in these folders and does not belong to any run."""
 
     def choose(self, asked: str | None) -> str:
         """
@@ -32,13 +34,17 @@ class Workspaces:
         if asked is None:
             return str(self._project)
         folder = self._resolved(asked)
-        if not any(folder.is_relative_to(root) for root in self._roots):
+        base = next((root for root in self._roots if folder.is_relative_to(root)), None)
+        if base is None:
             known = "the project and the folders of CONTROL_ROOM_ALLOWED_ROOTS"
             raise _refused("working_dir_refused", f"working_dir {asked!r:.200} lies outside of {known}")
-        if folder.is_relative_to(self._data_directory):
-            raise _refused("working_dir_refused", f"working_dir {asked!r:.200} lies in the service's own data")
-        if not _is_folder(folder):
-            raise _refused("working_dir_missing", f"working_dir {asked!r:.200} is no folder")
+        try:
+            Root(path=folder, base=base, reserved=self.reserved).check()
+        except errors.ToolFailed as failure:
+            if failure.code == "workspace_missing":
+                raise _refused("working_dir_missing", f"working_dir {asked!r:.200} is no folder") from failure
+            told = f"working_dir {asked!r:.200} is in a reserved folder: data of Control Room, or .git"
+            raise _refused("working_dir_refused", told) from failure
         return str(folder)
 
     def _resolved(self, asked: str) -> Path:
@@ -49,13 +55,6 @@ class Workspaces:
         except (OSError, ValueError, RuntimeError) as error:
             raise _refused("working_dir_refused", f"working_dir {asked!r:.200} cannot be resolved") from error
         return folder
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError:
-        return False
 
 
 def _refused(code: str, message: str) -> errors.RequestInvalid:

@@ -15,6 +15,9 @@ from app.engine.states import MOVES, RunState
 RUN_ID_PATTERN = r"^[A-Za-z0-9_-]{1,64}$"
 """Form of a run id, foreign ones included."""
 
+ARTIFACTS = "artifacts"
+"""Folder in a run's own that its steps may use."""
+
 COMPLETED = "completed"
 """Reason of a run that came to the end of its recipe."""
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import stat
-from pathlib import Path
 
 from app import errors
 from app.tools import failures
@@ -18,17 +17,15 @@ _MODE = 0o666
 _WRITTEN = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def folder(workspace: Workspace, path: str) -> Path | int:
+def folder(workspace: Workspace, path: str) -> int:
     """
-    Return the workspace's root, or the descriptor of a folder below it, which is the caller's.
+    Return the descriptor of the workspace's root or a folder below it, which is the caller's.
 
     Raises:
         errors.ToolFailed: `path_outside_workspace`, `workspace_missing`, `cwd_missing`.
     """
     parts = components(path)
-    if not parts:
-        return workspace.root
-    with Descent(workspace.root, path) as descent:
+    with Descent(workspace.place, path) as descent:
         try:
             descent.enter(parts)
         except errors.ToolFailed as failure:
@@ -52,7 +49,7 @@ def output(workspace: Workspace, path: str) -> int:
     Raises:
         errors.ToolFailed: `path_outside_workspace`, `workspace_missing`, `not_a_file`, `write_failed`.
     """
-    with Descent(workspace.root, path) as descent:
+    with Descent(workspace.place, path) as descent:
         name = descent.reach(components(path))
         try:
             file = os.open(name, _WRITTEN, _MODE, dir_fd=descent.folder)
@@ -60,7 +57,12 @@ def output(workspace: Workspace, path: str) -> int:
             raise failures.not_a_file(path) from None
         except OSError as error:
             raise failures.of_system(path, error, "write_failed") from error
-    if not stat.S_ISREG(os.fstat(file).st_mode):
+        found = os.fstat(file)
+        if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
+            # The same file may have another name in a reserved folder: that one keeps its content.
+            os.close(file)
+            file = _replaced(descent.folder, name, stat.S_IMODE(found.st_mode), path)
+    if not stat.S_ISREG(found.st_mode):
         os.close(file)
         raise failures.not_a_file(path)
     try:
@@ -69,3 +71,11 @@ def output(workspace: Workspace, path: str) -> int:
         os.close(file)
         raise failures.of_system(path, error, "write_failed") from error
     return file
+
+
+def _replaced(folder: int, name: str, mode: int, path: str) -> int:
+    try:
+        os.unlink(name, dir_fd=folder)
+        return os.open(name, _WRITTEN | os.O_EXCL, mode, dir_fd=folder)
+    except OSError as error:
+        raise failures.of_system(path, error, "write_failed") from error

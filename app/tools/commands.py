@@ -118,8 +118,7 @@ class CommandPerformer:
         try:
             stdout = None if operation.output_file is None else command_places.output(workspace, operation.output_file)
         except BaseException:
-            if isinstance(cwd, int):
-                os.close(cwd)
+            os.close(cwd)
             raise
         return commands.Request(
             argv=operation.argv,

@@ -5,7 +5,8 @@ Each component is opened relative to the descriptor of the folder before it and 
 is read and its target walked by the same rules, so links inside the workspace work and links out of it are refused.
 There is no moment between a check and a use in which a swapped folder or link could lead elsewhere: what was checked
 is what is held open. (Resolving a path and opening the result would have such a moment; verifying through /proc works
-on Linux only.) Hard links cannot be told from files and are read as such.
+on Linux only.) The root itself is opened from the root of the disk down, and reserved folders are refused (`reserved`).
+Hard links cannot be told from files and are read as such.
 """
 
 from __future__ import annotations
@@ -20,10 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from app.tools import failures
-
-RESERVED = frozenset({".control-room", ".git"})
-"""Folders that lie in the workspace and do not belong to it: runs with their secrets, hooks that would be executed."""
+from app.tools import failures, reserved
+from app.tools.reserved import Root
 
 MAX_COMPONENTS = 64
 """Components of a path, links resolved."""
@@ -56,7 +55,6 @@ def components(path: str) -> tuple[str, ...]:
         raise failures.outside(path, "it holds '..'")
     if len(parts) > MAX_COMPONENTS:
         raise failures.outside(path, f"it has more than {MAX_COMPONENTS} components")
-    _refuse_reserved(path, parts)
     return parts
 
 
@@ -65,18 +63,20 @@ class Descent:
     The folders held open on the way from the root to one path; leaving the context closes them.
     """
 
-    def __init__(self, root: Path, path: str) -> None:
-        self._root = root
+    def __init__(self, root: Root | Path, path: str) -> None:
+        self._root = root if isinstance(root, Root) else Root.of(root)
         self._path = path
         self._links = 0
         self._folders: list[int] = []
+        self._names: list[str] = []
+        self._known = self._root.reserved.identities()
+        parts = tuple(part for part in path.split("/") if part not in {"", "."})
+        self._granted = self._root.granted if self._root.allows(parts) else ()
+        self._refuse_reserved(parts[len(self._granted) :])
         self._closing = ExitStack()
 
     def __enter__(self) -> Self:
-        try:
-            self._hold(os.open(self._root, _FOLDER & ~os.O_NOFOLLOW))
-        except OSError as error:
-            raise failures.no_workspace(str(self._root), error) from error
+        self._hold(self._root.open())
         return self
 
     def __exit__(
@@ -100,7 +100,7 @@ class Descent:
             while pending:
                 name = self._next_real(pending)
                 if name is not None:
-                    self._hold(self._opened_folder(name, create))
+                    self._go_down(name, create)
         except OSError as error:
             raise failures.of_system(self._path, error, "write_failed" if create else "file_unreadable") from error
 
@@ -115,7 +115,7 @@ class Descent:
                 if name is not None and not pending:
                     return self._opened_file(name)
                 if name is not None:
-                    self._hold(self._opened_folder(name, create=False))
+                    self._go_down(name)
         except OSError as error:
             raise failures.of_system(self._path, error) from error
         raise failures.not_a_file(self._path)
@@ -134,7 +134,7 @@ class Descent:
                 if name is not None and not pending:
                     return name
                 if name is not None:
-                    self._hold(self._opened_folder(name, create=True))
+                    self._go_down(name, create=True)
         except OSError as error:
             raise failures.of_system(self._path, error, "write_failed") from error
         raise failures.not_a_file(self._path)
@@ -148,9 +148,11 @@ class Descent:
             while pending:
                 name = self._next_real(pending)
                 if name is not None and not pending:
-                    return os.stat(name, dir_fd=self.folder, follow_symlinks=False)
+                    found = os.stat(name, dir_fd=self.folder, follow_symlinks=False)
+                    self._refuse_known(name, found)
+                    return found
                 if name is not None:
-                    self._hold(self._opened_folder(name, create=False))
+                    self._go_down(name)
             return os.fstat(self.folder)
         except OSError as error:
             raise failures.of_system(self._path, error) from error
@@ -162,6 +164,41 @@ class Descent:
         for folder in reversed(self._folders):
             os.fsync(folder)
 
+    def hides(self, name: str, folder: int | None = None, *, is_folder: bool = True) -> bool:
+        """
+        Tell whether an entry of the folder reached is reserved, and so not shown.
+
+        Args:
+            folder: Descriptor of another folder below it.
+        """
+        if reserved.name_in((name,)) is not None:
+            return True
+        try:
+            if not is_folder or not self._known:
+                return False
+            found = os.stat(name, dir_fd=folder or self.folder, follow_symlinks=False)
+        except OSError:
+            return False  # gone since it was listed
+        return (found.st_dev, found.st_ino) in self._known
+
+    def refuse_to_move(self, name: str) -> None:
+        """
+        Refuse to move an entry of the folder reached that is a data directory, or holds one.
+
+        Raises:
+            errors.ToolFailed: `path_outside_workspace`.
+        """
+        self._refuse_reserved((name,))
+        try:
+            folder = os.open(name, _FOLDER, dir_fd=self.folder)
+        except OSError:
+            return  # no folder, or none that can be looked into and so moved
+        try:
+            if self._root.reserved.lies_below(folder):
+                raise failures.outside(self._path, f"{name} holds the service's data")
+        finally:
+            os.close(folder)
+
     def _next_real(self, pending: deque[str]) -> str | None:
         """
         Take the next component; a link puts its target in its place and gives None.
@@ -172,7 +209,8 @@ class Descent:
         if name == "..":
             self._go_up()
             return None
-        _refuse_reserved(self._path, (name,))
+        if not self._is_granted(name):
+            self._refuse_reserved((name,))
         target = self._link_target(name)
         if target is None:
             return name
@@ -186,6 +224,9 @@ class Descent:
         if len(self._folders) == 1:
             raise failures.outside(self._path, "a link leads out of it")
         self._folders.pop()
+        self._names.pop()
+        if self._names and self._is_granted():
+            raise failures.outside(self._path, "a link leads to what does not belong to it")
 
     def _link_target(self, name: str) -> str | None:
         try:
@@ -198,11 +239,29 @@ class Descent:
     def _from_here(self, target: str) -> str:
         if not target.startswith("/"):
             return target
-        for root in (str(self._root), str(self._root.resolve())):
+        for root in (str(self._root.given or self._root.path), str(self._root.path)):
             if target == root or target.startswith(root.rstrip("/") + "/"):
-                del self._folders[1:]
+                del self._folders[1:], self._names[:]
                 return target[len(root.rstrip("/")) :].lstrip("/")
         raise failures.outside(self._path, "a link leads out of it")
+
+    def _go_down(self, name: str, create: bool = False) -> None:
+        self._hold(self._opened_folder(name, create))
+        if not self._is_granted(name):
+            self._refuse_known(name, os.fstat(self.folder))
+        self._names.append(name)
+
+    def _is_granted(self, *names: str) -> bool:
+        parts = (*self._names, *names)
+        return parts == self._granted[: len(parts)]
+
+    def _refuse_known(self, name: str, found: os.stat_result) -> None:
+        if (found.st_dev, found.st_ino) in self._known:
+            raise failures.outside(self._path, f"{name} does not belong to it")
+
+    def _refuse_reserved(self, parts: Iterable[str]) -> None:
+        if (found := reserved.name_in(parts)) is not None:
+            raise failures.outside(self._path, f"{found} does not belong to it")
 
     def _opened_folder(self, name: str, create: bool) -> int:
         try:
@@ -230,10 +289,3 @@ class Descent:
     def _hold(self, folder: int) -> None:
         self._closing.callback(os.close, folder)
         self._folders.append(folder)
-
-
-def _refuse_reserved(path: str, parts: Iterable[str]) -> None:
-    # Compared without case: some file systems do not know any.
-    reserved = next((part for part in parts if part.casefold() in RESERVED), None)
-    if reserved is not None:
-        raise failures.outside(path, f"{reserved} does not belong to it")

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from app import errors
 from app.engine import operations, plain, ports, records
 from app.tools import quotes
 from app.tools.file_threads import FileThreads
+from app.tools.reserved import Root
 from app.tools.scanning import Limits
 from app.tools.workspace import Workspace
 from app.tools.workspaces import Workspaces
@@ -50,7 +50,7 @@ class EvidencePerformer:
         assert isinstance(operation, operations.CheckEvidence)
         if operation.receipt_id is not None:
             return await self._receipt(call, operation.receipt_id)
-        root, path, quote = self._workspaces.of(call.run).root, operation.path or "", operation.quote or ""
+        root, path, quote = self._workspaces.of(call.run).place, operation.path or "", operation.quote or ""
         output = await self._threads.look(operation, lambda: _looked_up(root, path, quote))
         return records.Result(output=output, summary=plain.preview(f"quoted from {path}"))
 
@@ -69,7 +69,7 @@ class EvidencePerformer:
         return records.Result(output={"form": "receipt"} | found, summary=plain.preview(f"receipt {receipt_id}"))
 
 
-def _looked_up(root: Path, path: str, quote: str) -> dict[str, plain.Json]:
+def _looked_up(root: Root, path: str, quote: str) -> dict[str, plain.Json]:
     try:
         text = _text(Workspace(root, Limits(file_bytes=FILE_BYTES)), path)
     except errors.ToolFailed as failure:

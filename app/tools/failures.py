@@ -29,6 +29,14 @@ def no_workspace(path: str, error: OSError) -> errors.ToolFailed | errors.Worksp
     return errors.ToolFailed(f"The workspace cannot be opened: {error.strerror}.", code="workspace_missing")
 
 
+def not_allowed(working_dir: str) -> errors.ToolFailed:
+    """
+    Return the refusal of a folder that runs may not work in.
+    """
+    message = f"The run's working_dir {working_dir!r:.200} is not in the folders that runs may work in, or is reserved."
+    return errors.ToolFailed(message, code="workspace_not_allowed", detail={"working_dir": working_dir})
+
+
 def missing(path: str) -> errors.ToolFailed:
     """
     Return the failure of a path at which there is nothing.

@@ -5,11 +5,11 @@ Perform `find_files`: which paths of the workspace patterns fit.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from app.engine import file_operations, ports, records
 from app.tools import failures, globs
 from app.tools.file_threads import FileThreads
+from app.tools.reserved import Root
 from app.tools.workspaces import Workspaces
 
 
@@ -31,13 +31,13 @@ class FindFilesPerformer:
         """
         operation = call.operation
         assert isinstance(operation, file_operations.FindFiles)
-        root = self._workspaces.of(call.run).root
+        root = self._workspaces.of(call.run).place
         found = await self._threads.look(operation, lambda: _found(root, operation.patterns))
         count = sum(map(len, found.values()))
         return records.Result(output={"found": found}, summary=f"{count} {'path' if count == 1 else 'paths'}")
 
 
-def _found(root: Path, patterns: Iterable[str]) -> dict[str, list[str]]:
+def _found(root: Root, patterns: Iterable[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     room = globs.MOST_PATHS
     for pattern in dict.fromkeys(patterns):

@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 from app import errors
 from app.tools import failures
-from app.tools.confinement import RESERVED, Descent, components
+from app.tools.confinement import Descent, components
 from app.tools.name_patterns import Wildcard, parse
+from app.tools.reserved import Root
 
 MOST_PATHS = 100_000
 """Paths that one pattern may fit."""
@@ -25,7 +26,7 @@ MOST_PATHS = 100_000
 _Parts = tuple[str, ...]
 
 
-def fitting(root: Path, pattern: str) -> list[str]:
+def fitting(root: Root | Path, pattern: str) -> list[str]:
     """
     Return the files, folders and whatever else a pattern fits, in the order of the bytes of their paths.
 
@@ -45,7 +46,7 @@ class _Entry(NamedTuple):
 
 
 class _Search:
-    def __init__(self, root: Path, pattern: str) -> None:
+    def __init__(self, root: Root | Path, pattern: str) -> None:
         self._root = root
         self._pattern = pattern
         self._names = _names(pattern)
@@ -82,7 +83,7 @@ class _Search:
         with Descent(self._root, "/".join(parts)) as descent:
             try:
                 descent.enter(parts)
-                for entry in _fitting(descent.folder, name):
+                for entry in _fitting(descent, name):
                     if entry.is_link or entry.is_folder or (is_last and not self._only_folders):
                         found.append(entry)
                     if len(found) > MOST_PATHS:
@@ -119,11 +120,13 @@ def _names(pattern: str) -> Sequence[str | Wildcard]:
     return names
 
 
-def _fitting(folder: int, wanted: Wildcard) -> Iterator[_Entry]:
-    with os.scandir(folder) as entries:
+def _fitting(descent: Descent, wanted: Wildcard) -> Iterator[_Entry]:
+    with os.scandir(descent.folder) as entries:
         for entry in entries:
-            if wanted.fits(entry.name) and entry.name.casefold() not in RESERVED and _is_text(entry.name):
-                yield _Entry(entry.name, entry.is_symlink(), entry.is_dir(follow_symlinks=False))
+            if wanted.fits(entry.name) and _is_text(entry.name):
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if not descent.hides(entry.name, is_folder=is_folder):
+                    yield _Entry(entry.name, entry.is_symlink(), is_folder)
 
 
 def _is_text(name: str) -> bool:

@@ -28,7 +28,7 @@ class MoveFilePerformer:
         """
         operation = call.operation
         assert isinstance(operation, file_operations.MoveFile)
-        root = self._workspaces.of(call.run).root
+        root = self._workspaces.of(call.run).place
         move = moves.Move.of(operation.source, operation.folder)
         await threads.finished(lambda: moves.carry_out(root, move, is_again=call.attempt > 1))
         return records.Result(

@@ -16,6 +16,7 @@ from pathlib import Path
 from app import errors
 from app.tools import failures
 from app.tools.confinement import Descent, components
+from app.tools.reserved import Root
 
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS})
 _TAKEN = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR})
@@ -62,7 +63,7 @@ class Move:
         return "/".join((*self.target_folders, self.name))
 
 
-def carry_out(root: Path, move: Move, *, is_again: bool) -> None:
+def carry_out(root: Root | Path, move: Move, *, is_again: bool) -> None:
     """
     Move durably and without overwriting, and make folders on the way. A link that leads to something is moved as it is.
 
@@ -79,6 +80,7 @@ def carry_out(root: Path, move: Move, *, is_again: bool) -> None:
         return
     with Descent(root, move.source) as origin, Descent(root, move.target) as goal:
         origin.enter(move.source_folders)
+        origin.refuse_to_move(move.name)
         goal.enter(move.target_folders, create=True)
         try:
             # Of two of us who move the same file one comes too late; the lock ends with the descent.
@@ -94,7 +96,7 @@ def carry_out(root: Path, move: Move, *, is_again: bool) -> None:
             raise failures.of_system(move.target, error, "write_failed") from error
 
 
-def _is_there(root: Path, move: Move) -> bool:
+def _is_there(root: Root | Path, move: Move) -> bool:
     with Descent(root, move.source) as descent:
         try:
             descent.status((*move.source_folders, move.name))
@@ -105,7 +107,7 @@ def _is_there(root: Path, move: Move) -> bool:
     return True
 
 
-def _was_moved(root: Path, move: Move) -> bool:
+def _was_moved(root: Root | Path, move: Move) -> bool:
     """
     Tell whether it stands at its new place, and make sure that it stays there: who moved it may have died before that.
     """

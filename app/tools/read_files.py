@@ -8,13 +8,13 @@ import codecs
 import os
 import stat
 from collections.abc import Iterable
-from pathlib import Path
 
 from app import errors
 from app.engine import file_operations, plain, ports, records
 from app.tools import failures
 from app.tools.confinement import Descent, components
 from app.tools.file_threads import FileThreads
+from app.tools.reserved import Root
 from app.tools.workspaces import Workspaces
 
 WHOLE_BYTES = 16 * 1024 * 1024
@@ -44,17 +44,17 @@ class ReadFilesPerformer:
         """
         operation = call.operation
         assert isinstance(operation, file_operations.ReadFiles)
-        root = self._workspaces.of(call.run).root
+        root = self._workspaces.of(call.run).place
         files = await self._threads.look(operation, lambda: _read(root, operation))
         return records.Result(output={"files": files}, summary=plain.preview(", ".join(files) or "no files"))
 
 
-def _read(root: Path, operation: file_operations.ReadFiles) -> dict[str, _Told]:
+def _read(root: Root, operation: file_operations.ReadFiles) -> dict[str, _Told]:
     excerpts = _excerpts(root, operation.excerpts, operation.excerpt_bytes)
     return excerpts | _whole(root, operation.paths)
 
 
-def _whole(root: Path, paths: Iterable[str]) -> dict[str, _Told]:
+def _whole(root: Root, paths: Iterable[str]) -> dict[str, _Told]:
     told: dict[str, _Told] = {}
     room = WHOLE_BYTES
     for path in dict.fromkeys(paths):
@@ -74,7 +74,7 @@ def _text(path: str, content: bytes) -> str:
         raise failures.not_text(path, f"byte {error.start} is not UTF-8") from None
 
 
-def _excerpts(root: Path, paths: Iterable[str], room: int) -> dict[str, _Told]:
+def _excerpts(root: Root, paths: Iterable[str], room: int) -> dict[str, _Told]:
     told: dict[str, _Told] = {}
     for path in dict.fromkeys(paths):
         told[path], taken = _excerpt(root, path, room)
@@ -82,7 +82,7 @@ def _excerpts(root: Path, paths: Iterable[str], room: int) -> dict[str, _Told]:
     return told
 
 
-def _excerpt(root: Path, path: str, room: int) -> tuple[_Told, int]:
+def _excerpt(root: Root, path: str, room: int) -> tuple[_Told, int]:
     """
     Return what is told of a file, and how many of its bytes were read.
     """

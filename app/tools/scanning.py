@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from app.tools.confinement import MAX_COMPONENTS
@@ -54,7 +54,7 @@ class Scan:
     """Whether a limit ended the scan early."""
 
 
-def scan(folder: int, prefix: str, limits: Limits) -> Scan:
+def scan(folder: int, prefix: str, limits: Limits, hides: Callable[[str, int], bool]) -> Scan:
     """
     List the regular files below a folder; hidden ones, links, and names that are not UTF-8 are left out.
 
@@ -62,10 +62,11 @@ def scan(folder: int, prefix: str, limits: Limits) -> Scan:
         folder: Descriptor of the open folder.
         prefix: Its path from the root, which the paths found begin with.
         limits: How far the scan goes.
+        hides: Tells of a name and the descriptor of its folder whether it is reserved.
     """
     found: list[FoundFile] = []
     total_bytes = 0
-    for entries, file in enumerate(_walk(folder, prefix), start=1):
+    for entries, file in enumerate(_walk(folder, prefix, hides), start=1):
         if entries > limits.scan_entries:
             return Scan(files=tuple(found), truncated=True)
         if file is not None:
@@ -76,7 +77,7 @@ def scan(folder: int, prefix: str, limits: Limits) -> Scan:
     return Scan(files=tuple(found), truncated=False)
 
 
-def _walk(top: int, prefix: str) -> Iterator[FoundFile | None]:
+def _walk(top: int, prefix: str, hides: Callable[[str, int], bool]) -> Iterator[FoundFile | None]:
     """
     Yield each file below an open folder, and None for each entry that is not listed.
     """
@@ -85,7 +86,8 @@ def _walk(top: int, prefix: str) -> Iterator[FoundFile | None]:
     for place, folders, names, descriptor in os.fwalk(".", dir_fd=top, follow_symlinks=False):
         below = "" if place == "." else place.removeprefix("./")
         depth = start + below.count("/") + bool(below)
-        folders[:] = sorted(name for name in folders if _is_listed(name)) if depth < MAX_COMPONENTS - 1 else []
+        entered = [name for name in folders if _is_listed(name)] if depth < MAX_COMPONENTS - 1 else []
+        folders[:] = sorted(name for name in entered if not hides(name, descriptor))
         for name in sorted(names):
             status = _status(name, descriptor) if _is_listed(name) else None
             if status is None or not stat.S_ISREG(status.st_mode):

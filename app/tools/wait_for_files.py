@@ -5,11 +5,11 @@ Perform `wait_for_files`: files that somebody else puts into the workspace.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from app import clock
 from app.engine import file_operations, plain, ports, records, states
 from app.tools import file_threads, globs
+from app.tools.reserved import Root
 from app.tools.threads import Threads
 from app.tools.workspaces import Workspaces
 
@@ -42,7 +42,7 @@ class WaitForFilesPerformer:
         """
         operation = call.operation
         assert isinstance(operation, file_operations.WaitForFiles)
-        root = self._workspaces.of(call.run).root
+        root = self._workspaces.of(call.run).place
         span = _Span(begun=self._clock.monotonic(), seconds=operation.timeout_seconds or float("inf"))
         pause = max(operation.poll_ms / 1000, SHORTEST_POLL_SECONDS)
         polls = 0
@@ -72,7 +72,7 @@ class _Span:
         return round((time.monotonic() - self.begun) * 1000)
 
 
-def _found(root: Path, wanted: file_operations.WaitForFiles) -> list[str]:
+def _found(root: Root, wanted: file_operations.WaitForFiles) -> list[str]:
     found = globs.fitting(root, wanted.literal) if wanted.literal is not None else []
     return found if len(found) >= wanted.min_count else globs.fitting(root, wanted.pattern)
 

@@ -14,6 +14,7 @@ from typing import Literal
 from app import errors
 from app.tools import commits, failures, scanning
 from app.tools.confinement import Descent, components
+from app.tools.reserved import Root
 from app.tools.scanning import Limits, Scan
 
 _SNIFFED_BYTES = 8 * 1024
@@ -47,9 +48,16 @@ class Workspace:
     A folder that tools read text files from and commits write into; nothing outside of it can be reached.
     """
 
-    def __init__(self, root: Path, limits: Limits | None = None) -> None:
-        self.root = root.absolute()
+    def __init__(self, root: Root | Path, limits: Limits | None = None) -> None:
+        self.place = root if isinstance(root, Root) else Root.of(root)
         self.limits = limits or Limits()
+
+    @property
+    def root(self) -> Path:
+        """
+        Return where it is.
+        """
+        return self.place.path
 
     def read_text(self, path: str) -> str:
         """
@@ -76,7 +84,7 @@ class Workspace:
         """
         parts = components(path)
         for kind, reach in _REACHES:
-            with Descent(self.root, path) as descent:
+            with Descent(self.place, path) as descent:
                 try:
                     reach(descent, parts)
                 except errors.ToolFailed as failure:
@@ -107,7 +115,7 @@ class Workspace:
         """
         if not self.exists(path):
             return None
-        with Descent(self.root, path) as descent:
+        with Descent(self.place, path) as descent:
             descriptor = descent.open_file(components(path))
             try:
                 with open(descriptor, "rb", closefd=False) as file:
@@ -125,9 +133,9 @@ class Workspace:
             errors.ToolFailed: `path_outside_workspace` or `file_not_found`.
         """
         parts = components(folder)
-        with Descent(self.root, folder) as descent:
+        with Descent(self.place, folder) as descent:
             descent.enter(parts)
-            return scanning.scan(descent.folder, "/".join(parts), self.limits)
+            return scanning.scan(descent.folder, "/".join(parts), self.limits, descent.hides)
 
     def write_text(self, path: str, text: str, *, overwrite: bool = False) -> WrittenFile:
         """
@@ -146,7 +154,7 @@ class Workspace:
             content = text.encode()
         except UnicodeEncodeError:
             raise failures.not_text(path, "the text holds half a surrogate pair") from None
-        with Descent(self.root, path) as descent:
+        with Descent(self.place, path) as descent:
             descent.enter(folders, create=True)
             try:
                 commits.put(descent.folder, name, content, overwrite=overwrite)
@@ -161,7 +169,7 @@ class Workspace:
 
     def _read(self, path: str) -> bytes:
         limit = self.limits.file_bytes
-        with Descent(self.root, path) as descent:
+        with Descent(self.place, path) as descent:
             descriptor = descent.open_file(components(path))
             size_bytes = os.fstat(descriptor).st_size
             if size_bytes > limit:

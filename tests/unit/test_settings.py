@@ -213,6 +213,17 @@ def test_a_project_whose_path_is_no_text_is_refused(tmp_path: Path):
     assert fatal({}, project=tmp_path, data=strange) == {"CONTROL_ROOM_DATA_DIRECTORY"}
 
 
+def test_the_data_does_not_contain_the_project(tmp_path: Path):
+    """
+    No run can work in the data directory, so that it cannot be the project, nor be above it, by whatever path.
+    """
+    (tmp_path / "link").symlink_to(tmp_path)
+
+    assert fatal({}, project=tmp_path, data=Path()) == {"CONTROL_ROOM_DATA_DIRECTORY"}
+    assert fatal({}, project=tmp_path / "link", data=tmp_path.parent) == {"CONTROL_ROOM_DATA_DIRECTORY"}
+    assert fatal({}, project=tmp_path, data=Path("state")) == set()
+
+
 def test_every_value_of_the_wrong_form_is_told_at_once():
     """
     Settings that cannot be read are all named, beside the unknown ones.

@@ -204,7 +204,7 @@ class ProgramBackend:
         return commands.Request(
             argv=argv,
             run_id=prompt.run_id,
-            cwd=Path(prompt.working_dir),
+            cwd=places.entered(Path(prompt.working_dir)),
             env=env,
             secrets=environment.secrets([self._program], self._config, self._around, prompt.model),
             stdin=None if stdin is None else stdin.encode("utf-8", "replace"),

@@ -12,6 +12,7 @@ from pathlib import Path
 from app import errors
 from app.agents.configuration import BackendConfig
 from app.agents.programs.program import Program
+from app.processes import commands, folders
 
 
 def find(program: Program, config: BackendConfig, environ: Mapping[str, str], home: Path) -> tuple[str, ...]:
@@ -35,6 +36,20 @@ def find(program: Program, config: BackendConfig, environ: Mapping[str, str], ho
         if (found := _on_path(name, environ)) is not None:
             return (found,)
     raise _missing(program, "it is not installed here")
+
+
+def entered(folder: Path) -> int:
+    """
+    Return the descriptor of the folder that a program works in.
+
+    Raises:
+        commands.NotStarted: `cwd_missing`; it is missing, or somebody has put a link in its place.
+    """
+    try:
+        return folders.opened(folder)
+    except OSError as error:
+        message = f"The command's folder cannot be entered: {error.strerror}."
+        raise commands.NotStarted(message, code="cwd_missing") from error
 
 
 def _configured(program: Program, config: BackendConfig, environ: Mapping[str, str]) -> tuple[str, ...]:

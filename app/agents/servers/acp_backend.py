@@ -15,7 +15,7 @@ from pathlib import Path
 from app import clock, errors
 from app.agents import counting, programs
 from app.agents.configuration import TIERS, BackendConfig
-from app.agents.programs import catalogue, environment, program
+from app.agents.programs import catalogue, environment, places, program
 from app.agents.servers import acp_agent, acp_holds, acp_opening, acp_turns, acp_verdicts, services
 from app.agents.surroundings import Surroundings
 from app.engine import agent_sessions, ports
@@ -116,11 +116,17 @@ class AcpBackend:
         self, prompt: ports.AgentPrompt, hold: acp_holds.Hold | None, reads: int, writes: int
     ) -> commands.Request:
         own = hold or acp_holds.Hold(name="")
+        try:
+            cwd = places.entered(Path(prompt.working_dir))
+        except BaseException:
+            os.close(reads)
+            os.close(writes)
+            raise
         defaults = _KEEPS if any(_MINUTELY in word.lower() for word in _words(self._config)) else {}
         return commands.Request(
             argv=(*_words(self._config), *self._config.arguments, *own.arguments),
             run_id=prompt.run_id,
-            cwd=Path(prompt.working_dir),
+            cwd=cwd,
             env={
                 **defaults,
                 **environment.cleaned(self._around.environ, prompt.working_dir),

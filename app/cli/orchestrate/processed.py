@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from app import errors
 from app.cli.orchestrate import places
+from app.tools import reserved
 
 if TYPE_CHECKING:
     from app.cli.orchestrate.places import Place
@@ -34,19 +35,28 @@ class Processed:
     The folder `processed_dir` of a workflow, found safe.
     """
 
-    folder: Path
+    root: reserved.Root
     """Where it really lies: inside the workspace, and not the workspace itself."""
     name: str
     """Its name, under which an archive holds it."""
+
+    @property
+    def folder(self) -> Path:
+        """
+        Return where it is.
+        """
+        return self.root.path
 
     def clean(self) -> None:
         """
         Remove everything in it; links are removed, and what they lead to is not.
         """
-        try:
-            handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        except FileNotFoundError:
+        if not self.folder.is_dir():
             return
+        try:
+            handle = self.root.open()
+        except errors.ToolFailed as failure:
+            raise _refused(self.name, f"cannot be emptied: {failure.message}") from failure
         try:
             with os.scandir(handle) as entries:
                 found = list(entries)
@@ -109,12 +119,13 @@ def of(workflow: Workflow, place: Place) -> Processed:
         raise _refused(named, "is the workspace itself")
     if not folder.is_relative_to(place.workspace):
         raise _refused(named, f"leads out of the workspace, to {folder}")
-    runs = place.data.resolve()
-    if runs.is_relative_to(folder) or folder.is_relative_to(runs):
-        raise _refused(named, "is where the runs lie")
+    data = place.data.resolve()
+    root = reserved.Root(path=folder, base=place.workspace, reserved=reserved.Reserved(folders=(data,)))
+    if data.is_relative_to(folder) or root.is_reserved():
+        raise _refused(named, "is reserved: it is, holds or is part of the folder of the runs or .git")
     if any(path.is_relative_to(folder) for path in (workflow.path, workflow.path.resolve())):
         raise _refused(named, "is where the workflow lies")
-    return Processed(folder=folder, name=Path(named).name)
+    return Processed(root=root, name=Path(named).name)
 
 
 def target(asked: str, place: Place) -> Path:

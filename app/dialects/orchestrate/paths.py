@@ -10,12 +10,10 @@ import re
 from pathlib import PurePosixPath
 
 from app.dialects.orchestrate import variables
+from app.engine import runs
 
 MAX_CHARACTERS = 4096
 """Length of a path, variables substituted."""
-
-ARTIFACTS = "artifacts"
-"""Folder within a run's own that its steps may write to."""
 
 _DRIVE = re.compile(r"[A-Za-z]:")
 _STAND_IN = "v"
@@ -56,8 +54,8 @@ def problem_of_target(path: str, run_root: str) -> str | None:
         run_root: The run's folder, as `${run.root}` names it.
     """
     parts, own = PurePosixPath(path).parts, PurePosixPath(run_root).parts
-    if parts[: len(own)] == own and parts[len(own) : len(own) + 1] != (ARTIFACTS,):
-        return f"lies in the run's own folder; there steps may write below {ARTIFACTS}/ only"
+    if parts[: len(own)] == own and parts[len(own) : len(own) + 1] != (runs.ARTIFACTS,):
+        return f"lies in the run's own folder; there steps may write below {runs.ARTIFACTS}/ only"
     return problem(path)
 
 

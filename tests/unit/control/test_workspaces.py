@@ -20,6 +20,9 @@ def project(tmp_path: Path) -> Path:
     project = tmp_path / "project"
     (project / ".control-room" / "runs").mkdir(parents=True)
     (project / "chapters").mkdir()
+    (project / ".git" / "hooks").mkdir(parents=True)
+    (project / "chapters" / ".orchestrate" / "runs").mkdir(parents=True)
+    (project / "innocent").symlink_to(".git")
     (project / "file.md").write_text("text")
     (tmp_path / "elsewhere").mkdir()
     (project / "way-out").symlink_to(tmp_path / "elsewhere")
@@ -52,6 +55,10 @@ def test_the_project_is_the_default(project: Path) -> None:
         ("way-out/deeper", "working_dir_refused"),
         (".control-room", "working_dir_refused"),
         (".control-room/runs", "working_dir_refused"),
+        (".git/hooks", "working_dir_refused"),
+        ("chapters/.orchestrate/runs", "working_dir_refused"),
+        ("innocent", "working_dir_refused"),
+        ("/proc/self/root/proc", "working_dir_refused"),
         ("nul\0byte", "working_dir_refused"),
         ("missing", "working_dir_missing"),
         ("file.md", "working_dir_missing"),

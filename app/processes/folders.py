@@ -1,0 +1,36 @@
+"""
+Folders: opened from the root of the disk down, so that nobody can put a link in the place of one on the way.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+_BY_NAME = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# To go through a folder or to work in it, nobody needs to list it.
+_THROUGH = _BY_NAME | getattr(os, "O_PATH", os.O_RDONLY)
+
+
+def opened(folder: Path, seen: Callable[[int, int], object] = lambda _, __: None) -> int:
+    """
+    Return the descriptor of a folder to work in, by its absolute path without links.
+
+    Args:
+        seen: Told of each folder on the way and of the last one, by its depth and descriptor; what it raises ends the
+            walk.
+
+    Raises:
+        OSError: one of them is missing, or is no folder, as a link is.
+    """
+    reached = os.open("/", _THROUGH)
+    try:
+        for depth, name in enumerate(folder.parts[1:], 1):
+            above, reached = reached, os.open(name, _THROUGH, dir_fd=reached)
+            os.close(above)
+            seen(depth, reached)
+    except BaseException:
+        os.close(reached)
+        raise
+    return reached
