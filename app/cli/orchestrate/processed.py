@@ -122,7 +122,7 @@ def of(workflow: Workflow, place: Place) -> Processed:
     data = place.data.resolve()
     root = reserved.Root(path=folder, base=place.workspace, reserved=reserved.Reserved(folders=(data,)))
     if data.is_relative_to(folder) or root.is_reserved():
-        raise _refused(named, "is reserved: it is, holds or is part of the folder of the runs or .git")
+        raise _refused(named, "is where the runs lie, or another reserved folder")
     if any(path.is_relative_to(folder) for path in (workflow.path, workflow.path.resolve())):
         raise _refused(named, "is where the workflow lies")
     return Processed(root=root, name=Path(named).name)
