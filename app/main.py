@@ -9,6 +9,7 @@ import contextlib
 import errno
 import functools
 import gc
+import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -54,6 +55,9 @@ def serve(chosen: settings.Settings, announce: Callable[[str], None], world: boo
         errors.ConfigurationError: the address cannot be listened on, or the data directory cannot be used.
     """
     telemetry.write_logs(chosen.telemetry.log_level, sys.stderr)
+    bootstrap.conceal(chosen)
+    # It is in the settings by now, and nothing that is started needs it.
+    os.environ.pop(f"{settings.PREFIX}API_TOKEN", None)
     with _listening(chosen.server) as listener, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(chosen, listener, announce, world))
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from app import errors
+from app import environment_values, errors
 
 PREFIX = "CONTROL_ROOM_"
 """Beginning of the name of each environment variable."""
@@ -69,6 +69,7 @@ class ServerSettings:
     host: str = _setting("127.0.0.1", "HOST", "Address to listen on; any but loopback needs a token.")
     port: int = _setting(8000, "PORT", "Port to listen on; 0 takes a free one.")
     api_token: str | None = _setting(None, "API_TOKEN", "Bearer token that every request must carry.")
+    api_token_file: Path | None = _setting(None, "API_TOKEN_FILE", "File with that token, in place of the token.")
     allowed_hosts: tuple[str, ...] = _setting((), "ALLOWED_HOSTS", "Further `Host` names that are answered.")
     allowed_origins: tuple[str, ...] = _setting((), "ALLOWED_ORIGINS", "Further `Origin`s that may call.")
     max_body_bytes: int = _setting(1024 * 1024, "MAX_BODY_BYTES", "Largest request body.", 1024)
@@ -82,6 +83,18 @@ class ServerSettings:
     max_connections_per_address: int = _setting(
         1024, "MAX_CONNECTIONS_PER_ADDRESS", "Most connections from one address.", 1
     )
+
+    @property
+    def token(self) -> str | None:
+        """
+        Return the bearer token, given or in its file; None: there is none.
+
+        Raises:
+            errors.ConfigurationError: no token can be read from the file.
+        """
+        if self.api_token_file is None or self.api_token:
+            return self.api_token
+        return environment_values.token_in(self.api_token_file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +240,7 @@ def check(settings: Settings, environ: Mapping[str, str] | None = None) -> list[
     environ = os.environ if environ is None else environ
     return [
         *_unknown(environ),
+        *_check_token(settings.server, environ),
         *_check_server(settings.server),
         *_check_project(settings),
         *_check_pool(settings.pool),
@@ -286,7 +300,7 @@ def _room_values(room: Any, environ: Mapping[str, str], given: Mapping[str, obje
 
 def _read(item: dataclasses.Field[Any], text: str) -> Any:
     try:
-        return _READERS[str(item.type)](text)
+        return environment_values.READERS[str(item.type)](text)
     except (KeyError, ValueError) as error:
         name = item.metadata["env"]
         raise errors.ConfigurationError(
@@ -304,31 +318,6 @@ def _misread(item: dataclasses.Field[Any], environ: Mapping[str, str]) -> Remark
     return None
 
 
-def _boolean(text: str) -> bool:
-    return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[text.lower()]
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def _paths(text: str) -> tuple[Path, ...]:
-    return tuple(Path(part) for part in text.split(os.pathsep) if part)
-
-
-_READERS: Mapping[str, Any] = {
-    "str": str,
-    "str | None": str,
-    "int": int,
-    "float": float,
-    "bool": _boolean,
-    "Path": Path,
-    "Path | None": Path,
-    "tuple[str, ...]": _names,
-    "tuple[Path, ...]": _paths,
-}
-
-
 def _unknown(environ: Mapping[str, str]) -> list[Remark]:
     known = [item.env for item in documented()]
     remarks = []
@@ -342,7 +331,7 @@ def _unknown(environ: Mapping[str, str]) -> list[Remark]:
 
 def _check_server(server: ServerSettings) -> list[Remark]:
     remarks = []
-    if not is_loopback(server.host) and not server.api_token:
+    if not is_loopback(server.host) and not server.api_token and server.api_token_file is None:
         remarks.append(_fatal("API_TOKEN", f"{server.host} is not a loopback address, so a token is required"))
     if not 0 <= server.port <= 65535:
         remarks.append(_fatal("PORT", f"{server.port} is no port"))
@@ -350,10 +339,25 @@ def _check_server(server: ServerSettings) -> list[Remark]:
         least = item.metadata["least"]
         if least is not None and not least <= getattr(server, item.name) < math.inf:
             remarks.append(_fatal(item.metadata["env"][len(PREFIX) :], f"must be at least {least}"))
-    if server.api_token and not re.fullmatch(SENDABLE, server.api_token):
-        remarks.append(_fatal("API_TOKEN", "must be ASCII characters that a header can carry, without spaces"))
-    if server.api_token and len(server.api_token) < 16:
-        remarks.append(Remark(setting=PREFIX + "API_TOKEN", message="is shorter than 16 characters", fatal=False))
+    return remarks
+
+
+def _check_token(server: ServerSettings, environ: Mapping[str, str]) -> list[Remark]:
+    name = PREFIX + ("API_TOKEN" if server.api_token_file is None else "API_TOKEN_FILE")
+    remarks = []
+    if server.api_token_file is not None and environ.get(PREFIX + "API_TOKEN"):
+        remarks.append(Remark(setting=name, message="is given beside API_TOKEN; give one of them", fatal=True))
+    try:
+        token = server.token
+    except errors.ConfigurationError as error:
+        return [*remarks, Remark(setting=name, message=error.message, fatal=True)]
+    if token and not re.fullmatch(SENDABLE, token):
+        told = "must be ASCII characters that a header can carry, without spaces"
+        remarks.append(Remark(setting=name, message=told, fatal=True))
+    if token and len(token) < 16:
+        remarks.append(Remark(setting=name, message="is shorter than 16 characters", fatal=False))
+    if server.api_token_file is not None and environment_values.is_shared(server.api_token_file):
+        remarks.append(Remark(setting=name, message="can be read by other users; chmod 600 it", fatal=False))
     return remarks
 
 
@@ -362,7 +366,7 @@ def _check_project(settings: Settings) -> list[Remark]:
     remarks = [] if os.path.isdir(project.project) else [_fatal("PROJECT", f"{project.project} is no folder")]
     # Runs are written down with the folders that they are about.
     folders = {"PROJECT": project.project, "DATA_DIRECTORY": project.data_directory}
-    unwritable = [name for name, folder in folders.items() if not _is_text(os.path.realpath(folder))]
+    unwritable = [name for name, folder in folders.items() if not environment_values.is_text(os.path.realpath(folder))]
     remarks += [_fatal(name, f"{folders[name]} cannot be written as UTF-8") for name in unwritable[:1]]
     real, data = (Path(os.path.realpath(folders[name])) for name in ("PROJECT", "DATA_DIRECTORY"))
     if real.is_relative_to(data):
@@ -375,14 +379,6 @@ def _check_project(settings: Settings) -> list[Remark]:
     if settings.telemetry.log_level.lower() not in ("debug", "info", "warning", "error"):
         remarks.append(_fatal("LOG_LEVEL", f"{settings.telemetry.log_level!r} is none of debug, info, warning, error"))
     return remarks
-
-
-def _is_text(path: str) -> bool:
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _check_pool(pool: PoolSettings) -> list[Remark]:

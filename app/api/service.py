@@ -98,7 +98,7 @@ def _middleware(
         Middleware(safety.Safety, ids=clock.RandomIds()),
         Middleware(guards.SiteGuard, server=server, warnings=warnings),
         *([shared] if origins else []),
-        Middleware(guards.TokenGuard, token=server.api_token, issued=issued, warnings=warnings),
+        Middleware(guards.TokenGuard, token=server.token, issued=issued, warnings=warnings),
         Middleware(payloads.Payloads, max_bytes=server.max_body_bytes),
         Middleware(heads.Heads),
         Middleware(polling.Polls),

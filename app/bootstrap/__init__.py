@@ -14,6 +14,7 @@ from app.bootstrap.examining import (
     examine_backends,
     speak_locally,
 )
+from app.bootstrap.references import conceal
 from app.bootstrap.rooms import Room, build, prepare_project, rebuild_index
 from app.bootstrap.samples import SAMPLES, add_sample
 from app.bootstrap.worlds import Store, Use, World, real_world
@@ -28,6 +29,7 @@ __all__ = [
     "agents",
     "backend_names",
     "build",
+    "conceal",
     "default_backend",
     "examine",
     "examine_agents",

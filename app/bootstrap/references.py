@@ -21,7 +21,8 @@ from app.control import (
     starting,
 )
 from app.control import workspaces as control_workspaces
-from app.processes import supervisor
+from app.engine import spellings
+from app.processes import concealment, supervisor
 from app.storage import agent_sessions
 from app.tools import registry as tools
 
@@ -161,6 +162,15 @@ def secret_patterns(chosen: settings.Settings, people: configuration.Roster) -> 
     Return the names of the environment variables that hold secrets, as patterns.
     """
     return [*chosen.telemetry.secret_names, *sorted(keys_of(people) | people.secret_patterns)]
+
+
+def conceal(chosen: settings.Settings) -> None:
+    """
+    Keep the secrets of this process's environment from the processes of the same user.
+    """
+    own = (f"{settings.PREFIX}API_TOKEN", f"{settings.PREFIX}DATABASE_URL")
+    secret = spellings.named(os.environ, [*secret_patterns(chosen, roster_of(chosen)), *own])
+    concealment.conceal(os.environ, secret | spellings.with_passwords(os.environ))
 
 
 def surroundings_of(

@@ -378,6 +378,6 @@ def _talks(
 def _secrets(chosen: settings.Settings, people: configuration.Roster, environ: Mapping[str, str]) -> set[str]:
     named = spellings.named(environ, keys_of(people) | people.secret_patterns)
     found = {environ[name] for name in named} | spellings.of_environment(environ, chosen.telemetry.secret_names)
-    found.add(chosen.server.api_token or "")
+    found.add(chosen.server.token or "")
     found.add(urlsplit(chosen.project.database_url or "").password or "")
     return found - {""}

@@ -41,6 +41,7 @@ async def opened(
         errors.ConfigurationError: as `connect`.
     """
     _refuse_faults(chosen)
+    bootstrap.conceal(chosen)
     look_only = access is Access.READ
     use = bootstrap.Use(look_only=look_only, alone=access is Access.CHANGE)
     locks = workspace_locks.WorkspaceLocks(chosen.project.data_directory)

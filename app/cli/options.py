@@ -52,7 +52,7 @@ class Place:
         if self.server is not None:
             from app.cli import remote
 
-            return remote.ServiceClient(self.server, self.settings().server.api_token)
+            return remote.ServiceClient(self.server, self.settings().server.token)
         from app.cli import local
 
         return local.connect(self.settings(), access)

@@ -63,6 +63,13 @@ def of_environment(environ: Mapping[str, str], names: Iterable[str]) -> set[str]
     return {value for value in found if value.strip().lower() not in _NO_SECRETS}
 
 
+def with_passwords(environ: Mapping[str, str]) -> frozenset[str]:
+    """
+    Return the names of the variables whose values hold a URL with a password.
+    """
+    return frozenset(name for name, value in environ.items() if any(_passwords(value)))
+
+
 def _as_read(secret: str) -> str:
     """
     Return a secret as outputs of programs are read, where bytes that are not UTF-8 are replaced.

@@ -58,6 +58,68 @@ def test_log_is_json_and_holds_no_secret(project: programs.Project):
     assert token not in "\n".join(service.logged)
 
 
+LOOKING = """\
+schema: "1.7"
+name: looking
+description: Look at what the processes above show, and at what this one has.
+version: 1.0.0
+secrets: [DEPLOY_TOKEN]
+steps:
+  - id: look
+    type: bash
+    command: |
+      at=$$
+      while [ "$at" -gt 1 ]; do
+        tr '\\0' '\\n' < /proc/$at/environ | sed "s/^/$at /"
+        at=$(sed 's/.*) . //; s/ .*//' /proc/$at/stat)
+      done
+      echo "got $DEPLOY_TOKEN, not ${GEMINI_API_KEY:-it}"
+    output: seen
+final_output: seen
+"""
+
+
+def test_a_command_finds_no_secret_that_it_was_not_given(project: programs.Project):
+    """
+    A command has the secrets that its recipe names, masked in what is kept of it, and finds no others in the
+    environments of the processes above it: neither the token nor keys of backends.
+    """
+    project.write("recipes/amplifier/looking.yaml", LOOKING)
+    given: dict[str, Any] = {
+        "CONTROL_ROOM_API_TOKEN": "sesame-of-the-service",
+        "GEMINI_API_KEY": "sesame-of-gemini",
+        "DEPLOY_TOKEN": "sesame-of-deployment",
+        "OTHER_URL": "postgres://user:sesame-of-url@host/db",
+        "PLAIN": "plain-4711",
+    }
+    given |= processes.COLD
+    with programs.service(project, **given) as service:
+        run_id = service.start_run(recipe_id="looking", args={})
+        assert service.wait(run_id)["status"] == "done"
+        with service.http() as http:
+            seen = http.get(f"/api/runs/{run_id}/cache/final_output").json()["text"]
+        own = Path(f"/proc/{service.process.pid}/environ").read_bytes()
+
+    found = {line.partition("=")[0].split()[-1] for line in seen.splitlines() if "sesame" in line or "=***" in line}
+    assert seen.endswith("got ***, not it")
+    assert "PLAIN=plain-4711" in seen
+    assert found == {"DEPLOY_TOKEN"}
+    assert b"sesame" not in own.replace(b"postgres://user:sesame-of-url@host/db", b"")
+
+
+def test_a_token_is_read_from_its_file(project: programs.Project):
+    """
+    A service whose token is in a file asks for it, and so does the client that has the same setting.
+    """
+    file = project.write("token", "a-token-that-is-in-a-file\n")
+    file.chmod(0o600)
+    with programs.service(project, CONTROL_ROOM_API_TOKEN_FILE=str(file)) as service, service.http() as http:
+        refused = http.get("/api/runs").status_code
+        listed = programs.asked("runs", "list", "--server", service.url, CONTROL_ROOM_API_TOKEN_FILE=str(file))
+
+    assert (refused, listed) == (401, [])
+
+
 def test_health_readiness_and_metrics_are_answered(project: programs.Project):
     """
     A running service is alive and ready, and counts runs, steps and requests.

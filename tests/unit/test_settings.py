@@ -224,6 +224,28 @@ def test_the_data_does_not_contain_the_project(tmp_path: Path):
     assert fatal({}, project=tmp_path, data=Path("state")) == set()
 
 
+def test_a_token_comes_from_its_file(tmp_path: Path):
+    """
+    A file takes the token's place; one that others can read is told, and one without a token keeps all from starting.
+    """
+    file = tmp_path / "token"
+    file.write_text("sixteen-characters-or-more\n")
+    file.chmod(0o600)
+    environ = {"CONTROL_ROOM_API_TOKEN_FILE": str(file), "CONTROL_ROOM_HOST": "0.0.0.0"}
+
+    assert settings.load(environ).server.token == "sixteen-characters-or-more"
+    assert settings.examine(environ)[1] == []
+    file.chmod(0o644)
+    assert [remark.fatal for remark in settings.examine(environ)[1]] == [False]
+    beside = {**environ, "CONTROL_ROOM_API_TOKEN": "another-of-sixteen-characters"}
+    assert [remark.fatal for remark in settings.examine(beside)[1]] == [True, False]
+    for content in (b"", b" \n", b"\xff" * 20, b"x" * 5000):
+        file.write_bytes(content)
+        assert fatal(environ) == {"CONTROL_ROOM_API_TOKEN_FILE"}
+    for absent in (tmp_path, tmp_path / "absent"):
+        assert fatal({"CONTROL_ROOM_API_TOKEN_FILE": str(absent)}) == {"CONTROL_ROOM_API_TOKEN_FILE"}
+
+
 def test_every_value_of_the_wrong_form_is_told_at_once():
     """
     Settings that cannot be read are all named, beside the unknown ones.

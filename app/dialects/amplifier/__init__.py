@@ -68,6 +68,18 @@ class Amplifier:
         """
         return schema.json_schema()
 
+    def secrets(self, document: Mapping[str, plain.Json]) -> ports.Secrets:
+        """
+        Return what the recipe and its commands name as secrets; a text that a step sets for such a name is one, too.
+        """
+        everywhere = document.get("secrets", ())
+        named = [((*everywhere, *step.get("secrets", ())), step.get("env", {})) for _, step in walk.placed(document)]
+        return ports.Secrets(
+            names=frozenset(everywhere).union(*(names for names, _ in named)),
+            # What a variable is put into is known, and masked, where the command is run.
+            texts=frozenset(env[name] for names, env in named for name in names if "{{" not in env.get(name, "{{")),
+        )
+
     def uses(
         self, recipe: library.Recipe, library: library.Library, args: Mapping[str, plain.Json]
     ) -> Iterator[library.Use]:

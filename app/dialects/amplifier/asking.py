@@ -145,9 +145,7 @@ class Asker:
         return templates.Kept(text=value, blob=record.blob) if record.blob and isinstance(value, str) else value
 
     async def _run_command(self, step: _Object, frame: Frame) -> templates.Value:
-        record = await self._ctx.perform(
-            frame.key, calls.command(step, frame.scope, self._ctx.run.driver_version), self._place(step)
-        )
+        record = await self._ctx.perform(frame.key, calls.command(step, frame.scope, self._ctx.run), self._place(step))
         output = await self._content(record)
         if not record.done:
             said = calls.result_of_command(output) if isinstance(output, Mapping) and "exit_code" in output else None

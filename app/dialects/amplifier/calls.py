@@ -56,23 +56,24 @@ def agent_calls(
     ]
 
 
-def command(step: _Object, scope: templates.Scope, version: int) -> operations.Command:
+def command(step: _Object, scope: templates.Scope, run: runs.RunStart) -> operations.Command:
     """
     Return the command of a step; values reach bash as variables of its environment, so that none is read as code.
 
     Args:
-        version: Version of the driver that began the run.
+        run: The run; the version of the driver that began it tells how values are filled in.
 
     Raises:
         templates.Undefined: it names what does not exist.
     """
-    filled = commands.filled_as_first(step["command"]) if version == 1 else commands.filled(step["command"])
+    filled = commands.filled_as_first(step["command"]) if run.driver_version == 1 else commands.filled(step["command"])
     values = {variable: templates.written(scope.find(name)) for name, variable in filled.names.items()}
     own = {name: templates.text(text, scope) for name, text in step.get("env", {}).items()}
     return operations.Command(
         argv=("bash", "-c", filled.text),
         cwd=templates.text(step.get("cwd", "."), scope),
         env={**own, **values},
+        secrets=tuple(dict.fromkeys((*run.recipe.get("secrets", ()), *step.get("secrets", ())))),
         timeout_seconds=step.get("timeout", fields.DEFAULT_TIMEOUT),
         exit_codes=_ANY_EXIT_CODE if "output_exit_code" in step else (0,),
         output_limit_bytes=_OUTPUT_BYTES,

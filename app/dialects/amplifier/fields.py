@@ -58,6 +58,7 @@ _MOMENT = (
     r"([Tt ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]+)?)?([Zz]|[+-]([01][0-9]|2[0-3]):?[0-5][0-9])?)?$"
 )
 _ENV_NAME = r"^[^=\s]{1,256}$"
+_SECRETS = {"type": "array", "items": {"type": "string", "pattern": _ENV_NAME}, "maxItems": 200, "uniqueItems": True}
 _MOST_SECONDS = 7 * 24 * 60 * 60
 _MOST_ITERATIONS = 100_000
 
@@ -172,6 +173,7 @@ KINDS: Mapping[str, tuple[Field, ...]] = {
         _field("tags", {"type": "array", "items": _WORD, "maxItems": 100}, "Words to find it by."),
         _field("context", _VALUES, "Variables and their values; one that is empty must be given to a run."),
         _later("args_schema", {"type": "object"}, "JSON Schema of what a run is given: types, defaults, what must be."),
+        _later("secrets", _SECRETS, "Secrets of every command, as `secrets` of a step."),
         _part("recursion", "recursion", "Limits of recipes that run recipes.", since=NEWEST),
         _part("rate_limiting", "rate_limiting", "How fast models are asked.", since=NEWEST),
         Field(
@@ -222,6 +224,7 @@ KINDS: Mapping[str, tuple[Field, ...]] = {
             "Variables of the command's environment.",
             filled=True,
         ),
+        _later("secrets", _SECRETS, "Variables of our own environment that the command gets, and nobody may see."),
         _later("output_exit_code", _NAME, "Variable that gets the exit code; no code fails the step then."),
         _later("recipe", {"type": "string", "pattern": RECIPE}, "Recipe that is run, by its id or its file."),
         _later("context", _VALUES, "All that the recipe is given.", filled=True),

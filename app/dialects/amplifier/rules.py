@@ -19,7 +19,7 @@ _OF_TYPE: Mapping[str, tuple[str, ...]] = {
         "agent", "prompt", "mode", "agent_config", "provider", "model", "provider_preferences", "max_tokens",
         "reply_schema", "retry", "timeout", "parse_json",
     ),
-    "bash": ("command", "cwd", "env", "output_exit_code", "retry", "timeout", "parse_json"),
+    "bash": ("command", "cwd", "env", "secrets", "output_exit_code", "retry", "timeout", "parse_json"),
     "recipe": ("recipe", "context", "timeout"),
     "substeps": ("substeps", "steps"),
 }  # fmt: skip

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from app.engine import records
 from app.engine.states import RunState, StepState
 from tests.unit.dialects.amplifier import workshop
-from tests.unit.dialects.amplifier.workshop import broke, later, printed, ran, recipe, staged, step
+from tests.unit.dialects.amplifier.workshop import DIALECT, broke, later, printed, ran, recipe, staged, step
 
 LONG = "long text " * 8_000
 
@@ -38,6 +38,19 @@ async def test_steps_in_order():
     assert run.slots == {"seen": "It is long."}
     assert (run.manifest["status"], run.manifest["current_step_index"], run.manifest["total_steps"]) == ("done", 2, 2)
     assert run.manifest["ending"] == {"reason": "completed", "partial": False, "failed_steps": []}
+
+
+async def test_secrets_reach_commands():
+    """
+    A command gets the secrets that the recipe and its own step name; the recipe tells which those are, texts included.
+    """
+    one = {"type": "bash", "command": "true", "secrets": ["B", "A"], "env": {"B": "text", "C": "plain"}}
+    document = later(step("one", **one), step("two", type="bash", command="true"), secrets=["A"])
+    run = await ran(document, {"one": printed(""), "two": printed("")})
+    hidden = DIALECT.secrets(document)
+
+    assert (run.world.operations["one"].secrets, run.world.operations["two"].secrets) == (("A", "B"), ("A",))
+    assert (hidden.names, hidden.texts) == ({"A", "B"}, {"text"})
 
 
 @pytest.mark.parametrize(

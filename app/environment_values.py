@@ -1,0 +1,81 @@
+"""
+Values of environment variables: how the texts of settings are read, and a token from its file.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from app import errors
+
+_TOKEN_BYTES = 4096
+
+
+def _boolean(text: str) -> bool:
+    return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[text.lower()]
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _paths(text: str) -> tuple[Path, ...]:
+    return tuple(Path(part) for part in text.split(os.pathsep) if part)
+
+
+READERS: Mapping[str, Callable[[str], object]] = {
+    "str": str,
+    "str | None": str,
+    "int": int,
+    "float": float,
+    "bool": _boolean,
+    "Path": Path,
+    "Path | None": Path,
+    "tuple[str, ...]": _names,
+    "tuple[Path, ...]": _paths,
+}
+"""By the type of a setting, what reads its text; a text of the wrong form is a KeyError or ValueError."""
+
+
+def token_in(file: Path) -> str:
+    """
+    Return the token in a file, without white space around it.
+
+    Raises:
+        errors.ConfigurationError: it cannot be read, or holds no token.
+    """
+    try:
+        if not stat.S_ISREG(file.stat().st_mode):
+            raise ValueError
+        content = file.read_bytes()[: _TOKEN_BYTES + 1]
+        token = content.decode("ascii").strip() if len(content) <= _TOKEN_BYTES else ""
+        reason = "" if token else "it is empty or too large"
+    except (OSError, ValueError) as error:
+        token, reason = "", getattr(error, "strerror", None) or "it is no file of ASCII characters"
+    if not token:
+        raise errors.ConfigurationError(f"no token can be read from {file}: {reason}", code="token_unreadable")
+    return token
+
+
+def is_shared(file: Path) -> bool:
+    """
+    Tell whether other users of the machine can read a file.
+    """
+    try:
+        return bool(file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
+    except OSError:
+        return False
+
+
+def is_text(path: str) -> bool:
+    """
+    Tell whether a path can be written down as UTF-8.
+    """
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
