@@ -234,7 +234,7 @@ class Starter:
             {**seeds, **request.args},
             description=request.description or "",
             working_dir=working_dir,
-            reserved=self._workspaces.reserved,
+            hidden=self._workspaces.reserved,
             planned=request.session_plan_task_id is not None,
             named=frozenset(seeds) - frozenset(request.args),
         )

@@ -11,15 +11,14 @@ from typing import Any
 
 from app import errors
 from app.engine import library, plain
-from app.tools import outline_matching, scene_matching, story_files, story_scenes, workspace
-from app.tools.reserved import Reserved, Root
+from app.tools import outline_matching, reserved, scene_matching, story_files, story_scenes, workspace
 
 SCENE, SCENES, OUTLINE, CANON = "scene_path", "scene_paths", "outline_path", "canon_paths"
 NAMES = (OUTLINE, SCENE, SCENES, CANON)
 """Arguments that are looked for in the project, in the order in which they are."""
 
 _MOST_PATHS = 200
-_NOTHING = Reserved()
+_NOTHING = reserved.Reserved()
 _QUESTIONS = {
     SCENE: "Which file is the scene?",
     SCENES: "Which files are the scenes?",
@@ -74,7 +73,7 @@ def find(
     *,
     description: str,
     working_dir: str,
-    reserved: Reserved = _NOTHING,
+    hidden: reserved.Reserved = _NOTHING,
     planned: bool = False,
     named: frozenset[str] = frozenset(),
 ) -> Found:
@@ -83,7 +82,7 @@ def find(
 
     Args:
         given: Arguments of the request, and those that the router read off the description.
-        reserved: What in the working folder is not looked at.
+        hidden: What in the working folder is not looked at.
         description: The task.
         planned: Whether the run is a task of a plan, so that tasks before it may still write a scene.
         named: Which of the given arguments are names in the description, and need not be whole paths.
@@ -91,7 +90,9 @@ def find(
     missing = wanted(recipe, given)
     if not missing and not named & {SCENE, OUTLINE}:
         return Found()
-    search = _Search(recipe, given, description, workspace.Workspace(Root.of(Path(working_dir), reserved)), planned)
+    search = _Search(
+        recipe, given, description, workspace.Workspace(reserved.Root.of(Path(working_dir), hidden)), planned
+    )
     for name in named & {SCENE, OUTLINE}:
         search.complete(name)
     for name in missing:

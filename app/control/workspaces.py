@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from app import errors
-from app.tools.reserved import Reserved, Root
+from app.tools import reserved
 
 
 class Workspaces:
@@ -19,7 +19,7 @@ class Workspaces:
     def __init__(self, *, project: Path, allowed_roots: Sequence[Path], data_directory: Path) -> None:
         self._project = project.resolve()
         self._roots = (self._project, *(root.resolve() for root in allowed_roots))
-        self.reserved = Reserved(folders=(data_directory.resolve(),))
+        self.reserved = reserved.Reserved(folders=(data_directory.resolve(),))
         """What is in these folders and does not belong to any run."""
 
     def choose(self, asked: str | None) -> str:
@@ -39,7 +39,7 @@ class Workspaces:
             known = "the project and the folders of CONTROL_ROOM_ALLOWED_ROOTS"
             raise _refused("working_dir_refused", f"working_dir {asked!r:.200} lies outside of {known}")
         try:
-            Root(path=folder, base=base, reserved=self.reserved).check()
+            reserved.Root(path=folder, base=base, reserved=self.reserved).check()
         except errors.ToolFailed as failure:
             if failure.code == "workspace_missing":
                 raise _refused("working_dir_missing", f"working_dir {asked!r:.200} is no folder") from failure

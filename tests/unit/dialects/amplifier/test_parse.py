@@ -377,6 +377,7 @@ LATER_STEPS = {
     "command": "ls",
     "cwd": ".",
     "env": {},
+    "secrets": ["A_TOKEN"],
     "output_exit_code": "x",
     "recipe": "r",
     "context": {},
