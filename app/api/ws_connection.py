@@ -16,7 +16,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from app import clock, errors
 from app.api import errors as http_errors
-from app.api import ws_messages
+from app.api import payloads, ws_messages
 from app.control import joining, narration, patience, talks
 from app.engine import plain, runs, states
 
@@ -79,11 +79,16 @@ class Connection:
             while (received := await self._socket.receive())["type"] == "websocket.receive":
                 text = received.get("text")
                 await self._answer(received.get("bytes", b"") if text is None else text)
+                # Messages that have come already are taken without waiting; others get their turn between them.
+                await asyncio.sleep(0)
 
     async def _answer(self, content: str | bytes) -> None:
         message: ws_messages.Received | None = None
         try:
-            message = ws_messages.read(content, self._max_bytes)
+            if len(content) <= payloads.CHECKED_AT_ONCE:
+                message = ws_messages.read(content, self._max_bytes)
+            else:
+                message = await asyncio.to_thread(ws_messages.read, content, self._max_bytes)
             await self._obey(message)
         except WebSocketDisconnect:
             raise

@@ -26,6 +26,12 @@ NOT_TAKEN: Mapping[str, tuple[str, str]] = {
 OTHER_NAMES: Mapping[str, str] = {"ios_session_id": "session_id", "provider": "backend"}
 """Names of fields that are taken for ours (orchestration-design, 1.2)."""
 
+MOST_VALUES = 50_000
+"""Values that a message holds at most."""
+
+MOST_FIELDS = 100
+"""Fields that it has at most, known or not."""
+
 MAX_SEQ = 2**53
 """Largest number of an event."""
 
@@ -33,7 +39,12 @@ _NAME = Annotated[str, Field(min_length=1, max_length=200)]
 _Key = Annotated[str, Field(pattern=requests.IDEMPOTENCY_KEY_PATTERN)]
 _SHOWN_CHARACTERS = 80
 _SHOWN_FAULTS = 10
-_FLAW_CODES = {"too_deep": "too_deep", "too_large": "message_too_large", "lone_surrogate": "lone_surrogate"}
+_FLAW_CODES = {
+    "too_deep": "too_deep",
+    "too_large": "message_too_large",
+    "too_many_values": "message_too_large",
+    "lone_surrogate": "lone_surrogate",
+}
 
 
 class _Message(BaseModel):
@@ -127,6 +138,8 @@ def read(content: str | bytes, max_bytes: int) -> Received:
     value = _value(content)
     if not isinstance(value, dict):
         raise _invalid("$: must be an object")
+    if len(value) > MOST_FIELDS:
+        raise _invalid(f"$: has more than {MOST_FIELDS} fields")
     kind = value.get("type")
     model = TYPES.get(kind) if isinstance(kind, str) else None
     if model is None:
@@ -140,7 +153,7 @@ def read(content: str | bytes, max_bytes: int) -> Received:
 
 def _value(text: str) -> plain.Json:
     try:
-        value = json_text.read(text, exact=True)
+        value = json_text.read(text, exact=True, most_values=MOST_VALUES)
     except errors.InputRefused as error:
         flaw = error.flaws[0]
         place = "" if flaw.path == "$" else f" at {flaw.path[:_SHOWN_CHARACTERS]}"

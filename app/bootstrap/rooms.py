@@ -50,7 +50,7 @@ from app.control.plans import planner as control_planner
 from app.control.plans import plans as control_plans
 from app.dialects import registry as dialects
 from app.engine import conversations, file_operations, operations, plain, ports, refusals, runner, spellings
-from app.execution import measured
+from app.execution import measured, pacing
 from app.execution.embedded import pool, workspaces
 from app.processes import allowance, supervisor
 from app.storage import agent_sessions, memory, old_conversations, workspace_locks
@@ -334,8 +334,10 @@ def _pool(
     metrics: telemetry.Metrics,
     start_child: Callable[[ports.Call], Awaitable[str]],
 ) -> pool.Pool:
+    pace = pacing.Pace()
     measuring: dict[str, ports.Performer] = {
-        name: measured.Measured(world.watch(each), metrics, world.clock) for name, each in equipment.performers.items()
+        name: measured.Measured(world.watch(each), metrics, world.clock, pace)
+        for name, each in equipment.performers.items()
     }
     return pool.Pool(
         store=kept,

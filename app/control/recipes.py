@@ -27,6 +27,7 @@ BUNDLED = "bundled"
 """Layer of the recipes that come with the program."""
 
 _NEAREST = 3
+_SHOWN_CHARACTERS = 80
 _RESEMBLANCE = 0.5
 
 
@@ -337,9 +338,9 @@ def _collisions(file: RecipeFile, group: list[RecipeFile]) -> list[errors.Flaw]:
 
 
 def _unknown(recipe_id: str, known: list[str]) -> errors.UnknownRecipe:
-    nearest = difflib.get_close_matches(recipe_id, sorted(set(known)), _NEAREST, _RESEMBLANCE)
+    nearest = difflib.get_close_matches(recipe_id[:_SHOWN_CHARACTERS], sorted(set(known)), _NEAREST, _RESEMBLANCE)
     hint = f"; the nearest are {', '.join(nearest)}" if nearest else ""
-    if " " in recipe_id:
+    if " " in recipe_id[:_SHOWN_CHARACTERS]:
         hint += "; to find the recipe for a task in words, ask the router (control-room route, POST /api/route)"
     return errors.UnknownRecipe(
         f"there is no recipe {recipe_id!r:.80}{hint}",

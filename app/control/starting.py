@@ -23,6 +23,8 @@ from app.dialects import control_room, registry
 from app.engine import json_words, library, plain, runs
 
 _RECIPES_NAMED = 20
+_AT_ONCE = 500
+"""Values in arguments and options that are looked at without leaving the loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +74,7 @@ class Starter:
         Raises:
             errors.RequestInvalid, errors.Unroutable: as `prepare`.
         """
-        if request.recipe is not None:
+        if request.recipe is not None or plain.holds_more([dict(request.args), dict(request.options)], _AT_ONCE):
             return await asyncio.to_thread(self.prepare, request, parent, own)
         if own is None:
             await self._catalogue.settle()

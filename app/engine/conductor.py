@@ -18,6 +18,9 @@ from app.engine import operations, plain
 from app.engine.records import BlobRef, Place, Record
 
 _KEY = re.compile(r"[^\x00-\x1f\x7f]{1,300}")
+STEPS_AT_ONCE = 64
+"""Steps of branches before the owner gets its turn, with which it lets others go first."""
+
 _NONE: frozenset[str] = frozenset()
 _NO_BODY: Mapping[str, plain.Json] = {}
 
@@ -124,7 +127,7 @@ class Conductor:
     ) -> None:
         self._drive, self._delivered = drive, delivered
         self._main: _Branch | None = None
-        self._ready: list[tuple[_Branch, Any, BaseException | None]] = []
+        self._ready: deque[tuple[_Branch, Any, BaseException | None]] = deque()
         self._used: set[str] = set()
         self._cancelled: frozenset[str] = _NONE
         self.asks: dict[str, Ask] = {}
@@ -138,23 +141,30 @@ class Conductor:
         self.failure: Exception | None = None
         """What it raised."""
 
+    @property
+    def busy(self) -> bool:
+        """
+        Tell whether branches are left that can go on; nothing is delivered before they have.
+        """
+        return bool(self._ready)
+
     def start(self) -> None:
         """
-        Run the driver up to its first requests.
+        Run the driver up to its first requests, as far as `go_on` does.
         """
         self._main = _Branch("", self._drive())
         self._ready.append((self._main, None, None))
-        self._step_all()
+        self.go_on()
 
     def deliver(self, record: Record) -> None:
         """
-        Hand a record to the branch that asks for its key, and go on until every branch is blocked again.
+        Hand a record to the branch that asks for its key, and go on.
         """
         ask = self.asks.pop(record.key)
         assert ask.asker is not None
         self._delivered(ask, record)
         self._ready.append((ask.asker, record, None))
-        self._step_all()
+        self.go_on()
 
     def answer(self, read: Read, content: plain.Json) -> None:
         """
@@ -164,7 +174,7 @@ class Conductor:
             self.reads.remove(read)
         if read.branch is not None and not read.branch.over:
             self._ready.append((read.branch, content, None))
-            self._step_all()
+            self.go_on()
 
     def start_waiting(self, path: str) -> bool:
         """
@@ -179,8 +189,19 @@ class Conductor:
         while not _holds(join.waiting[0].path, path):
             self._ready.append((join.waiting.popleft(), None, None))
         self._ready.append((join.waiting.popleft(), None, None))
-        self._step_all()
+        self.go_on()
         return True
+
+    def go_on(self) -> None:
+        """
+        Step branches that can go on, in their order, until all are blocked or a portion is done.
+        """
+        for _ in range(STEPS_AT_ONCE):
+            if not self._ready:
+                return
+            branch, value, error = self._ready.popleft()
+            if not (branch.over or self.finished):
+                self._step(branch, value, error)
 
     def was_cancelled(self, branch: str) -> bool:
         """
@@ -194,13 +215,6 @@ class Conductor:
         """
         if self._main is not None:
             self._drop(self._main)
-
-    def _step_all(self) -> None:
-        while self._ready:
-            ready, self._ready = self._ready, []
-            for branch, value, error in ready:
-                if not (branch.over or self.finished):
-                    self._step(branch, value, error)
 
     def _step(self, branch: _Branch, value: Any, error: BaseException | None) -> None:
         try:

@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, TypeAlias
 
 import orjson
@@ -54,6 +54,25 @@ def plain(value: object) -> Json:
         case list() | tuple():
             return [plain(item) for item in value]
     raise errors.InputRefused(f"{type(value).__name__} {value!r:.80} is not plain JSON", code="not_plain_json")
+
+
+def holds_more(value: Json, most: int, free: Container[str] = ()) -> bool:
+    """
+    Tell whether a value holds more than so many values, at no more work than that.
+
+    Args:
+        free: Names of fields of objects whose contents do not count.
+    """
+    waiting, found = [value], 0
+    while waiting:
+        inner = waiting.pop()
+        if not isinstance(inner, dict | list):
+            continue
+        found += len(inner)
+        if found > most:
+            return True
+        waiting += [item for name, item in inner.items() if name not in free] if isinstance(inner, dict) else inner
+    return False
 
 
 def encode(value: Json) -> bytes:

@@ -43,11 +43,15 @@ async def replay(conductor: Conductor, loaded: Loaded, read_blob: ReadBlob) -> N
 
 async def satisfy(conductor: Conductor, read_blob: ReadBlob) -> None:
     """
-    Answer every open request for a content, in order.
+    Let every branch go on until it is blocked, in portions, and answer every open request for a content, in order.
     """
-    while conductor.reads:
-        read = conductor.reads[0]
-        conductor.answer(read, await read_blob(read.blob))
+    while conductor.busy or conductor.reads:
+        if conductor.busy:
+            await asyncio.sleep(0)
+            conductor.go_on()
+        else:
+            read = conductor.reads[0]
+            conductor.answer(read, await read_blob(read.blob))
 
 
 def hand_out(conductor: Conductor, record: Record, loaded: Loaded) -> None:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from app import errors
 from app.engine import ports, replay, settlement, views
-from app.engine.conductor import Ask, Conductor
+from app.engine.conductor import STEPS_AT_ONCE, Ask, Conductor
 from app.engine.context import DriverContext
 from app.engine.decisions import LINES_MISSING, DecisionKind
 from app.engine.durability import Durability
@@ -108,7 +108,7 @@ class Runner:
         await self._take()
         self._move_in()
         while self._goes_on():
-            self._drive()
+            await self._drive()
             await self._perform()
             await self._record()
         return await self._settle()
@@ -251,13 +251,15 @@ class Runner:
             return False
         return self._halt is None or bool(self._works)
 
-    def _drive(self) -> None:
+    async def _drive(self) -> None:
         for key in [key for key, work in self._works.items() if self._conductor.asks.get(key) is not work.ask]:
             self._cut(key)
-        if self._halt is None:
-            for key, ask in self._conductor.asks.items():
-                if key not in self._works:
-                    self._open(ask)
+        unopened = [ask for key, ask in self._conductor.asks.items() if key not in self._works]
+        for count, ask in enumerate(unopened, 1):
+            if self._halt is None and not self._cancelled:
+                self._open(ask)
+            if count % STEPS_AT_ONCE == 0:
+                await asyncio.sleep(0)
         if self._works and all(work.idle for work in self._works.values()):
             self._slots.leave()
 

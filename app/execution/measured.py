@@ -6,17 +6,21 @@ from __future__ import annotations
 
 from app import clock, telemetry
 from app.engine import ports, records
+from app.execution import pacing
 
 
 class Measured:
     """
-    Perform through another performer and note what came of it.
+    Perform through another performer, a few in each turn of the loop, and note what came of it.
     """
 
-    def __init__(self, inner: ports.Performer, metrics: telemetry.Metrics, time: clock.Clock) -> None:
+    def __init__(
+        self, inner: ports.Performer, metrics: telemetry.Metrics, time: clock.Clock, pace: pacing.Pace
+    ) -> None:
         self._inner = inner
         self._metrics = metrics
         self._clock = time
+        self._pace = pace
 
     async def perform(self, call: ports.Call) -> records.Result:
         """
@@ -24,6 +28,7 @@ class Measured:
         """
         began, status = self._clock.monotonic(), "interrupted"
         try:
+            await self._pace.turn()
             result = await self._inner.perform(call)
             status = result.status.value
             return result

@@ -10,6 +10,7 @@ import pytest
 
 from app import errors
 from app.engine import records, runs
+from app.engine.conductor import STEPS_AT_ONCE
 from tests.unit.engine import samples
 
 
@@ -296,3 +297,23 @@ def test_closing_drops_every_branch():
 
     assert cleaned == ["a", "b", "main"]
     assert conductor.asks == {}
+
+
+async def test_many_branches_are_stepped_in_portions():
+    """
+    However many branches go on at once, the owner gets its turn after a portion, and nothing of the order changes.
+    """
+
+    async def forks(ctx):
+        branches = {str(number): ctx.perform(f"s{number}", samples.tool("one")) for number in range(1000)}
+        return list(await ctx.gather(branches))
+
+    conductor, _ = samples.conductor(forks)
+    conductor.start()
+    portions = [len(conductor.asks)]
+    while conductor.busy:
+        conductor.go_on()
+        portions.append(len(conductor.asks) - sum(portions))
+
+    assert list(conductor.asks) == [f"s{number}" for number in range(1000)]
+    assert max(portions) <= STEPS_AT_ONCE

@@ -1,0 +1,134 @@
+"""
+The largest and worst bodies for every address: refused or taken at bounded work, with the loop free.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from app import errors
+from app.api import payloads, ws_messages
+from app.engine import json_text
+from bench import nastiest
+from tests.integration import listening, served
+from tests.integration.project import Project
+
+DOCUMENT = json.loads(Path("openapi/openapi.json").read_text(encoding="utf-8"))
+BODIES = list(nastiest.bodies(DOCUMENT))
+IDS = {"run_id": "20260101T000000Z-abcdef", "session_id": "sp_1", "task_id": "1", "gate_id": "g", "issue_id": "i"}
+
+
+@pytest.fixture
+async def service(project: Project) -> AsyncIterator[served.Served]:
+    """
+    Return the service over the project.
+    """
+    async with served.in_process(project, inline_recipes=True) as service:
+        yield service
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", sorted({body.path for body in BODIES}))
+async def test_nasty_bodies(service: served.Served, path: str) -> None:
+    """Every address answers every nasty body with a problem or takes it, and never fails."""
+    for body in BODIES:
+        if body.path == path:
+            answer = await service.http.request(
+                body.method,
+                path.format(**IDS),
+                content=body.content,
+                headers={"Content-Type": "application/json"},
+            )
+            assert answer.status_code < 500, (body.name, answer.text[:300])
+
+
+MANY = [
+    (b'{"tasks":[' + b",".join([b"{}"] * 150_000) + b"]}", "$"),
+    (b"{" + b",".join(b'"f%d":0' % number for number in range(6_000)) + b"}", "$"),
+    (b'{"tasks":[' + b",".join([b'{"x":0}'] * 5_000) + b"]}", "$.tasks"),
+    (b'{"labels":{' + b",".join(b'"n%d":"v"' % number for number in range(20_000)) + b"}}", "$.labels"),
+    (b'{"tasks":[{"deps":[' + b",".join([b"1"] * 5_001) + b"]}]}", "$.tasks"),
+    (b'{"a":' + b'{"a":' * 50 + b"[" + b",".join([b"1"] * 6_000) + b"]" + b"}" * 51, "$.a"),
+]
+"""Bodies with more values than are looked at, and the place that is told."""
+
+
+@pytest.mark.parametrize(("content", "place"), MANY)
+async def test_values_are_counted_before_they_are_validated(
+    service: served.Served, content: bytes, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A body of too many values is a 413 with its place, and no model sees any of it."""
+    monkeypatch.setattr("fastapi.dependencies.utils.request_body_to_args", None)
+    answer = await service.http.post("/api/sessions", content=content, headers={"Content-Type": "application/json"})
+    problem = answer.json()
+
+    assert (answer.status_code, problem["code"]) == (413, "too_many_values")
+    assert [flaw["path"] for flaw in problem["flaws"]] == [place]
+
+
+def test_what_is_counted_is_bounded_by_what_is_read() -> None:
+    """Commas and brackets inside of texts do not count, and the bound is exact."""
+    values = payloads.MOST_VALUES
+    payloads.check(json.dumps({"args": {"a": "[,{" * 100_000}}).encode())
+    payloads.check(json.dumps({"args": {"a": [1] * (values - 4)}}).encode())
+    payloads.check(json.dumps({"tasks": [{"args": {"a": [1] * 20_000}}]}).encode())
+    with pytest.raises(errors.TooLarge):
+        payloads.check(json.dumps({"args": {"a": [1] * (values + 1)}}).encode())
+
+
+async def test_large_bodies_are_checked_beside_the_loop(
+    service: served.Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large bodies are read on a thread, one at a time; small ones where they are."""
+    loop_thread, threads, at_once, most = threading.get_ident(), [], 0, 0
+    check = payloads.check
+
+    def noted(body: bytes) -> None:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        threads.append((len(body) <= payloads.CHECKED_AT_ONCE, threading.get_ident() == loop_thread))
+        check(body)
+        at_once -= 1
+
+    monkeypatch.setattr(payloads, "check", noted)
+    large = {"description": "a b," * 4_000, "more": "c" * payloads.CHECKED_AT_ONCE}
+    await asyncio.gather(*(service.http.post("/api/route", json=large) for _ in range(6)))
+    await service.http.post("/api/route", json={"description": "x"})
+
+    assert threads == [(False, False)] * 6 + [(True, True)]
+    assert most == 1
+
+
+_KINDS = [
+    pytest.param(kind, marks=() if kind == "subscribe" else pytest.mark.slow) for kind in sorted(ws_messages.TYPES)
+]
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+async def test_nasty_messages(project: Project, kind: str) -> None:
+    """Every type of message with every nasty content is answered, and the connection goes on."""
+    schema = ws_messages.TYPES[kind].model_json_schema()
+    async with listening.on_a_port(project) as service, service.client() as client:
+        codes = set()
+        for _, content in nastiest.contents(schema, {"type": kind}):
+            await client.socket.send(content.decode())
+            codes.add((await client.hear()).get("code"))
+        quiet = await client.silence()
+
+    assert quiet
+    assert {"message_invalid", "message_too_large"} <= codes
+
+
+def test_a_sound_text_is_not_walked_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a text without flaws no value is looked at a second time."""
+    monkeypatch.setattr(json_text, "_found", None)
+    value = {"a": [{"b": 1.5, "c": "é"}, [], {}], "d": [[["deep"]]]}
+
+    assert json_text.read(json.dumps(value), exact=True) == value
