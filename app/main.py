@@ -25,6 +25,8 @@ from app.execution import stop_signals
 _DRAIN_SECONDS = 5
 """Time that answers which are being sent get at a stop; streams and waiting polls have ended before."""
 _BACKLOG = 2048
+_SWITCH_SECONDS = 0.001
+"""Time after which a thread that computes lets the event loop go first."""
 
 
 def create_app(chosen: settings.Settings) -> fastapi.FastAPI:
@@ -58,6 +60,7 @@ def serve(chosen: settings.Settings, announce: Callable[[str], None], world: boo
     bootstrap.conceal(chosen)
     # It is in the settings by now, and nothing that is started needs it.
     os.environ.pop(f"{settings.PREFIX}API_TOKEN", None)
+    sys.setswitchinterval(_SWITCH_SECONDS)
     with _listening(chosen.server) as listener, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(chosen, listener, announce, world))
 

@@ -19,6 +19,7 @@ from bench.workloads import (
     w09_commands,
     w10_followers,
     w11_examples,
+    w12_stalls,
 )
 
 _ALL: tuple[workload.Workload, ...] = (
@@ -34,6 +35,7 @@ _ALL: tuple[workload.Workload, ...] = (
     w09_commands.WORKLOAD,
     w10_followers.WORKLOAD,
     w11_examples.WORKLOAD,
+    w12_stalls.WORKLOAD,
 )
 """One line for each."""
 

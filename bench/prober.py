@@ -1,0 +1,40 @@
+"""
+The prober: how long short questions to a service take, from a process of its own, until its standard input ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+
+from bench import client
+
+_BETWEEN_SECONDS = 0.01
+
+
+async def probe(host: str, port: int, targets: list[str]) -> dict[str, list[float]]:
+    """
+    Ask for each target in turn, over and over, and return how long each answer took.
+
+    Raises:
+        ConnectionError: a question was refused.
+    """
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(sys.stdin.fileno(), over.set)
+    connections = [await client.connect(host, port) for _ in targets]
+    took: dict[str, list[float]] = {target: [] for target in targets}
+    while not over.is_set():
+        for target, connection in zip(targets, connections, strict=True):
+            began = time.perf_counter()
+            answer = await connection.get(target)
+            took[target].append(time.perf_counter() - began)
+            if answer.status != 200:
+                raise ConnectionError(f"{target} answered {answer.status}")
+        await asyncio.sleep(_BETWEEN_SECONDS)
+    return took
+
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(probe(sys.argv[1], int(sys.argv[2]), sys.argv[3:]))))
