@@ -16,7 +16,7 @@ from app.engine.stores import Loaded
 ADOPTED = "adopted"
 """In place of an operation's hash, where a run written by hand was adopted: any operation fits."""
 
-_LINES_BETWEEN_BREATHS = 256
+_LINES_BETWEEN_BREATHS = 64
 
 ReadBlob = Callable[[BlobRef], Awaitable[plain.Json]]
 
