@@ -40,6 +40,7 @@ class Care:
             lock.release()
         means.probes.reach("storage.delete.before_row")
         await means.index.remove_run(run_id)
+        self._reconciliation.ended.pop(run_id, None)
         means.probes.reach("storage.delete.after_row")
 
     async def repair(self, run_id: str) -> dict[str, plain.Json]:

@@ -239,8 +239,7 @@ class DiskStore(abc.ABC):
         """
         Return runs, newest first.
         """
-        await self._parts.reconciliation.once()
-        return await self._parts.reconciliation.unread.list_runs(query)
+        return await self._parts.reconciliation.list_runs(query)
 
     async def list_unfinished(self) -> list[stores.RunSummary]:
         """
@@ -366,7 +365,7 @@ class DiskStore(abc.ABC):
         await reconciliation.doubt(recovered.suspects, recovered.parked)
         await hold.drop(means, recovered)
         hold.let_others_in()
-        opener = Opener(means, identity, self._adopt)
+        opener = Opener(means, identity, self._adopt, reconciliation.ended)
         return _Parts(
             means=means,
             identity=identity,

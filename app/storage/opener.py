@@ -34,8 +34,8 @@ class Opener:
     Open runs for writing, and know which are open here.
     """
 
-    def __init__(self, means: Means, identity: str, adopt: Adopt | None) -> None:
-        self._means, self._identity, self._adopt = means, identity, adopt
+    def __init__(self, means: Means, identity: str, adopt: Adopt | None, ended: dict[str, stores.RunSummary]) -> None:
+        self._means, self._identity, self._adopt, self._ended = means, identity, adopt, ended
         self.logs: dict[str, FolderLog] = {}
         """Runs open in this store."""
         self._closings: set[asyncio.Future[None]] = set()
@@ -125,6 +125,8 @@ class Opener:
     def _forget(self, run_id: str, bookmark: Bookmark | None = None) -> None:
         self.logs.pop(run_id, None)
         self._means.read_faults.forget(run_id)
+        # Its row is up to date by now.
+        self._ended.pop(run_id, None)
         if bookmark is not None:
             self._bookmarks[run_id] = bookmark
 

@@ -14,7 +14,7 @@ from itertools import islice
 
 from app import errors
 from app.engine import states, stores
-from app.storage import census, layout, opening, receipts, workers
+from app.storage import census, index, layout, opening, receipts, workers
 from app.storage.index import IndexedRun
 from app.storage.issues import Issues
 from app.storage.means import Means
@@ -46,6 +46,11 @@ class Reconciliation:
         self._everything = index_is_new
         self._turn = asyncio.Lock()
         self._compared = False
+        self.ended: dict[str, stores.RunSummary] = {}
+        """
+        Runs that have ended though their rows lag behind, as after a power cut: shown as their journals have them. The
+        rows stay as they are until the engine has opened the runs, whose projections may lag behind, too.
+        """
 
     async def once(self) -> None:
         """
@@ -55,6 +60,18 @@ class Reconciliation:
             async with self._turn:
                 if not self._compared:
                     await self._compare()
+
+    async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
+        """
+        Return runs as rows and journals have them, newest first.
+        """
+        await self.once()
+        if not (ended := dict(self.ended)):
+            return await self.unread.list_runs(query)
+        more = dataclasses.replace(query, limit=query.limit + len(ended))
+        found = [run for run in await self.unread.list_runs(more) if run.run_id not in ended]
+        found += [run for run in self.unread.marked(list(ended.values())) if index.fits(run, query)]
+        return sorted(found, key=index.age, reverse=True)[: query.limit]
 
     async def compare(self) -> None:
         """
@@ -81,7 +98,7 @@ class Reconciliation:
         summary = found.summary if found is not None else self.unread.get(run_id)
         if summary is None:
             raise layout.no_run(run_id)
-        return self.unread.marked([summary])[0]
+        return self.unread.marked([self.ended.get(run_id, summary)])[0]
 
     async def rebuild(self) -> dict[str, int]:
         """
@@ -101,17 +118,17 @@ class Reconciliation:
         """
         for run_id in sorted(parked):
             await self.renew(run_id)
-        index, rows = self._means.index, []
+        kept, rows = self._means.index, []
         for run_id in sorted(suspects):
-            row = await index.get_run(run_id)
+            row = await kept.get_run(run_id)
             if row is None:
                 row = next(iter(await self._means.workers.run(partial(self._rows, [run_id]))), None)
             if row is not None and _ended(row.summary):
                 rows.append(_unsettled(row))
-        await index.apply(rows, (), ())
+        await kept.apply(rows, (), ())
         if rows:
             # Durable itself, and all before it.
-            await index.set_owner(rows[-1].summary.run_id, rows[-1].summary.owner)
+            await kept.set_owner(rows[-1].summary.run_id, rows[-1].summary.owner)
 
     async def renew(self, run_id: str) -> None:
         """
@@ -127,9 +144,8 @@ class Reconciliation:
         await self._means.index.add_missing(await self._means.workers.run(lambda: self._rows([run_id])))
 
     async def _compare(self) -> dict[str, int]:
-        index = self._means.index
         # Rows first: a run that is created meanwhile has its folder before its row.
-        rows = await index.run_ids()
+        rows = await self._means.index.run_ids()
         names = await self._names()
         counts = {"runs": len(names)}
         if self._everything or not rows:
@@ -160,6 +176,10 @@ class Reconciliation:
     async def _finish_ended(self) -> None:
         # The service's own are opened by its engine, which brings their projections up to date with their ending too.
         found = await self._means.index.list_unfinished()
+        own = [summary.run_id for summary in found if summary.owner == "service"]
+        rows = await self._means.workers.run(lambda: self._ended(own))
+        self.ended.clear()
+        self.ended.update((row.summary.run_id, row.summary) for row in rows)
         unfinished = [summary.run_id for summary in found if summary.owner != "service"]
         for row in await self._means.workers.run(lambda: self._ended(unfinished)):
             await workers.uncut(self._finish(row.summary.run_id))

@@ -14,6 +14,7 @@ import pytest
 from app import clock, errors
 from app.engine import issues, runs, stores
 from app.engine.decisions import DecisionKind
+from app.engine.states import RunState
 from app.storage.directory import DataDirectory
 from app.storage.index import IndexedRun, ReceiptPlace
 from app.storage.memory import MemoryStore
@@ -189,3 +190,37 @@ async def test_an_index_that_was_begun_anew_is_completed(writes: int) -> None:
     assert (await store.find_receipt("rcpt_a"))["key"] == "a"
     assert [row.issue_id for row in await store.issues.list(issues.IssueQuery())] == ["iss_1"]
     await store.close()
+
+
+async def test_an_ended_run_whose_row_was_taken_back_is_shown_as_it_ended(tmp_path: Path) -> None:
+    """What a power cut takes from the rows is not shown: before its engine has opened a run, its journal counts."""
+    before = Process(tmp_path)
+    await before.store.start(serve=False)
+    await before.store.create(houses.start())
+    log = await before.store.open(RUN)
+    await log.decide(DecisionKind.ENDED, {"status": "failed"})
+    log.abandon()
+    await before.store.close()
+    after = Process(tmp_path)
+    await after.store.start(serve=True)
+    try:
+        to_open = [run.run_id for run in await after.store.list_unfinished()]
+        row = (await after.index.list_runs(stores.RunQuery()))[0].status
+        shown = [run.status for run in await after.store.list_runs(stores.RunQuery())]
+        asked = {
+            status: len(await after.store.list_runs(stores.RunQuery(status=status)))
+            for status in ("pending", "running", "failed")
+        }
+        detail = (await after.store.summary(RUN)).status
+        opened = await after.store.open(RUN)
+        await opened.move(runs.Transition.end(RUN, RunState.FAILED, "2026-02-10T14:32:00.000Z"))
+        await opened.close()
+        await after.resume()
+        resumed = [run.status for run in await after.store.list_runs(stores.RunQuery())]
+    finally:
+        await after.store.close()
+
+    assert (to_open, row) == ([RUN], "pending")
+    assert (shown, detail) == (["failed"], "failed")
+    assert asked == {"pending": 0, "running": 0, "failed": 1}
+    assert resumed == ["pending"]
