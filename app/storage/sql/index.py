@@ -15,7 +15,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import tenacity
 from sqlalchemy import Engine, exc, make_url
 
-from app import errors
+from app import clock, errors
 from app.engine import issues, receipts, runs, states, stores
 from app.storage import room
 from app.storage.index import IndexedRun, ReceiptPlace
@@ -27,7 +27,11 @@ from app.storage.workers import Threads
 
 _log = logging.getLogger(__name__)
 
+PATIENCE_SECONDS = 60.0
+"""Time for which a start waits for a database that is away."""
+
 _BUSY_SECONDS = 20.0
+_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.25, 5.0
 _FINISHED = frozenset(state for state in states.RunState if state.finished)
 
 P = ParamSpec("P")
@@ -39,16 +43,32 @@ class SqlIndex:
     `Index` over SQLite or Postgres.
     """
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(
+        self, url: str, *, time: clock.Clock | None = None, patience_seconds: float = PATIENCE_SECONDS
+    ) -> None:
+        self._url, self._clock, self._patience_seconds = url, time or clock.SystemClock(), patience_seconds
         self._engine: Engine | None = None
         self._thread = Threads(1, "index")
 
     async def start(self) -> bool:
         """
         Migrate; an index file that is damaged is set aside and begun anew, since the folders hold everything.
+
+        A database that is away is waited for, since it may start at the same time as this process.
+
+        Raises:
+            errors.ConfigurationError: `index_unusable`; `index_away`, it was waited for in vain.
         """
-        return await self._thread.run(self._open)
+        due, wait = self._clock.monotonic() + self._patience_seconds, _FIRST_WAIT_SECONDS
+        while True:
+            try:
+                return await self._thread.run(self._open)
+            except errors.ConfigurationError as failure:
+                if failure.code != "index_away" or self._clock.monotonic() >= due:
+                    raise
+                _log.warning("%s; it is tried again", failure.message)
+            await self._clock.sleep(wait)
+            wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
 
     async def close(self) -> None:
         """
@@ -273,8 +293,10 @@ class SqlIndex:
             if isinstance(error, ModuleNotFoundError):
                 reason = f"its driver, the package {error.name}, is not installed"
                 reason += '; pip install "control-room[postgres]" brings it' if error.name == "psycopg" else ""
-            message = f"the index {self._shown()} cannot be used: {reason}"
-            raise errors.ConfigurationError(message, code="index_unusable") from error
+            away = file is None and isinstance(error, exc.OperationalError) and _is_away(str(reason))
+            what = "cannot be reached" if away else "cannot be used"
+            message = f"the index {self._shown()} {what}: {self._masked(str(reason))}"
+            raise errors.ConfigurationError(message, code="index_away" if away else "index_unusable") from error
 
     def _migrated_or_renewed(self) -> bool:
         file = _file(self._url)
@@ -300,6 +322,10 @@ class SqlIndex:
             raise
         self._engine = engine
         return new
+
+    def _masked(self, reason: str) -> str:
+        password = make_url(self._url).password if "://" in self._url else None
+        return reason.replace(str(password), "***") if password else reason
 
     def _shown(self) -> str:
         try:
@@ -355,3 +381,8 @@ def _set_aside(file: Path) -> None:
         part = file.with_name(file.name + suffix)
         if part.exists():
             os.replace(part, file.with_name(f"{file.name}.damaged{suffix}"))
+
+
+def _is_away(reason: str) -> bool:
+    # A server that answers says what it refuses with FATAL; only while it starts or stops is it as good as away.
+    return "FATAL" not in reason or "starting up" in reason or "shutting down" in reason
