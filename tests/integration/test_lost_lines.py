@@ -161,8 +161,12 @@ async def test_a_run_that_lost_its_start_is_not_adopted(project: Project, begun:
             (folder / name).write_bytes(b"")
     before = {file.name: file.read_bytes() for file in folder.glob("*.jsonl")}
     async with served.in_process(project) as service:
-        await service.run("quick")
-        rows = {row["run_id"]: row for row in (await service.http.get("/api/runs")).json()}
+        rows = {}
+        async with asyncio.timeout(served.PATIENCE_SECONDS):
+            # The run is opened beside the requests.
+            while run_id not in rows:
+                found = (await service.http.get("/api/runs?status=failed")).json()
+                rows = {row["run_id"]: row for row in found}
         after = {name: (folder / name).read_bytes()[: len(content)] for name, content in before.items()}
         resumed = await service.http.post(f"/api/runs/{run_id}/resume")
         deleted = await service.http.delete(f"/api/runs/{run_id}")
