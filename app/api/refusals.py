@@ -334,6 +334,22 @@ EXAMPLES: Mapping[str, problems.Problem] = {
         ),
         problems.Problem(
             status=503,
+            code="unreadable",
+            title="A file cannot be read now; nothing was changed, and it is read again.",
+            detail=f"runs/{_RUN}/start.json cannot be read now: Input/output error; nothing was changed, and it is"
+            " tried again",
+            facts={
+                "run_id": _RUN,
+                "file": "start.json",
+                "path": f"runs/{_RUN}/start.json",
+                "errno": "EIO",
+                "since": "2026-02-10T14:30:00.000Z",
+                "next_try_at": "2026-02-10T14:30:04.000Z",
+                "retry_after_seconds": 4,
+            },
+        ),
+        problems.Problem(
+            status=503,
             code="disk_failing",
             title="The service cannot answer this now.",
             detail="new runs are refused: the disk is full or failing",
@@ -349,7 +365,7 @@ EXAMPLES: Mapping[str, problems.Problem] = {
 }
 """An example of each problem by its code."""
 
-ALWAYS = ("unknown_host", "unauthorized", "foreign_origin", "internal_error", "stopping")
+ALWAYS = ("unknown_host", "unauthorized", "foreign_origin", "internal_error", "stopping", "unreadable")
 """What any address can answer."""
 
 BODY = ("malformed_body", "request_invalid", "too_large", "unsupported_media_type")

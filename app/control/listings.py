@@ -4,12 +4,15 @@ Listings: what lies in a folder, listed again only when it may have changed.
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
 from pathlib import Path
 from typing import NamedTuple
 
 from app import clock
+
+_log = logging.getLogger(__name__)
 
 TRUSTED_SECONDS = 1.0
 """Time for which a listing counts while its folder's mark stays the same; longer than a tick of any disk's clock."""
@@ -56,14 +59,14 @@ class Listing:
 
     def names(self) -> tuple[str, ...]:
         """
-        Return the names in order; none where the folder cannot be read.
+        Return the names in order: none where there is no folder, the last ones where it cannot be read now.
         """
         now, present = self._clock.monotonic(), mark(self.folder)
         if present != self._mark:
             self._mark, self._marked_at = present, now
         elif self._is_trusted(now):
             return self._names
-        self._names, self._listed_at = _listed(self.folder), now
+        self._names, self._listed_at = _listed(self.folder, self._names), now
         return self._names
 
     def _is_trusted(self, now: float) -> bool:
@@ -83,8 +86,11 @@ def mark(path: str) -> Mark:
     return Mark(0, found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode)
 
 
-def _listed(folder: str) -> tuple[str, ...]:
+def _listed(folder: str, before: tuple[str, ...]) -> tuple[str, ...]:
     try:
         return tuple(sorted(os.listdir(folder)))
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return ()
+    except OSError as error:
+        _log.warning("%s cannot be listed now: %s", folder, error, extra={"file": folder})
+        return before

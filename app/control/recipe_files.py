@@ -78,8 +78,11 @@ class RecipeFile:
     @property
     def stands(self) -> bool:
         """
-        Tell whether those other files are as they were.
+        Tell whether those other files are as they were, and it could be read.
         """
+        if any(flaw.code == recipe_texts.UNREADABLE for flaw in self.flaws):
+            # That says nothing about the file, and passes without a change of it.
+            return False
         return all(listings.mark(path) == mark for path, mark in self.beside.items())
 
 

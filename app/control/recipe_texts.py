@@ -15,6 +15,9 @@ from app import errors
 from app.control import listings
 from app.engine import ports
 
+UNREADABLE = "unreadable"
+"""Code of the flaw of a file that the system does not let be read now."""
+
 MAX_RECIPE_BYTES = 1024 * 1024
 """Largest recipe file that is read."""
 
@@ -115,7 +118,9 @@ def source(path: Path) -> str:
             raise _unusable("too_large", f"is larger than {MAX_RECIPE_BYTES} bytes")
         return content.decode("utf-8-sig")
     except OSError as error:
-        raise _unusable("file_unreadable", f"cannot be read: {error.strerror}") from error
+        if error.errno in (*_ABSENT, errno.ELOOP):
+            raise _unusable("file_unreadable", f"cannot be read: {error.strerror}") from error
+        raise _unusable(UNREADABLE, f"cannot be read now: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise _unusable("not_text", f"is not UTF-8 text: byte {error.start} is wrong") from error
 

@@ -108,10 +108,15 @@ class Catalogue:
         Raises:
             errors.UnknownRecipe: there is none of that id.
             errors.RecipeInvalid: it is broken; its flaws are told.
+            errors.Unreadable: its file cannot be read now.
         """
         entry = self.find(recipe_id)
         if not entry.usable:
             first = entry.flaws[0]
+            if first.code == recipe_texts.UNREADABLE:
+                told = f"recipe {recipe_id} cannot be started now: {entry.path}: {first.message}"
+                detail = {"run_id": None, "file": entry.path, "path": entry.path, "retry_after_seconds": 1}
+                raise errors.Unreadable(told, detail=detail)
             raise errors.RecipeInvalid(
                 f"recipe {recipe_id} in {entry.path} cannot be started: {first.path}: {first.message}",
                 flaws=entry.flaws,

@@ -97,6 +97,7 @@ class CheckedDisk:
         *,
         tells: bool = True,
     ) -> T:
+        self._faults.check(path)
         try:
             found = look()
         except SyncRefused:

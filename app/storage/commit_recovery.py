@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -38,11 +38,14 @@ class Recovered:
     """Runs that may have lost more than their journals: what is shown of them must be made anew."""
     parked: frozenset[str] = frozenset()
     """Runs that wait for a person, since the log knows of lines that cannot be put back."""
+    unread: Mapping[str, errors.Unreadable] = field(default_factory=dict)
+    """Runs that could not be completed, since a file of theirs cannot be read now; the log is kept for them."""
 
 
 @dataclass(slots=True, eq=False)
 class _Told:
     believed: bool = False
+    unread: errors.Unreadable | None = None
     kept: bool = False
     start: bytes | None = None
     journals: dict[str, list[Record]] = field(default_factory=dict)
@@ -69,11 +72,31 @@ def recover(files: Disk, reach: Callable[[str], None], now: str) -> Recovered:
         # What the kernel could not write it may have forgotten: from here on only the log is believed.
         told = _restored(files, segments, reach)
         _sync(files, segments, reach)
+    parked = frozenset(run_id for run_id, found in told.items() if _parks(files, run_id, found, now))
+    unread = any(found.unread for found in told.values())
     return Recovered(
-        segments=tuple(segments),
+        segments=() if unread else tuple(segments),
         suspects=frozenset(run_id for run_id, found in told.items() if found.believed),
-        parked=frozenset(run_id for run_id, found in told.items() if _parks(files, run_id, found, now)),
+        parked=parked,
+        unread={run_id: found.unread for run_id, found in told.items() if found.unread and found.believed},
     )
+
+
+def restore(files: Disk, run_id: str, now: str) -> None:
+    """
+    Complete the files of a run that could not be read at the start; nobody has read or written it since.
+
+    Raises:
+        errors.Unreadable: a file of it, or of the log, cannot be read yet.
+    """
+    found = _told_by(files, _segments(files)).get(run_id)
+    if found is None:
+        return
+    _restore(files, run_id, found, deleted=run_id in deletion.put_away_ids(files))
+    if files.has_folder(layout.run_folder(run_id)):
+        files.sync_folder(layout.run_folder(run_id))
+        files.sync_folder(layout.RUNS)
+        _parks(files, run_id, found, now)
 
 
 def drop(files: Disk, segments: Iterable[str], reach: Callable[[str], None]) -> None:
@@ -103,6 +126,19 @@ def _keep(files: Disk, segments: list[str]) -> list[str]:
 
 
 def _restored(files: Disk, segments: list[str], reach: Callable[[str], None]) -> dict[str, _Told]:
+    told = _told_by(files, segments)
+    believed_runs = {run_id: found for run_id, found in told.items() if found.believed}
+    deleted = deletion.put_away_ids(files) if believed_runs else frozenset()
+    for run_id, found in believed_runs.items():
+        reach("storage.commit.before_restore")
+        try:
+            _restore(files, run_id, found, deleted=run_id in deleted)
+        except errors.Unreadable as fault:
+            found.unread = fault
+    return told
+
+
+def _told_by(files: Disk, segments: list[str]) -> dict[str, _Told]:
     told: dict[str, _Told] = {}
     # Where one file failed any other may have, those of later segments too.
     kept = any(map(commit_records.is_kept, segments))
@@ -114,11 +150,6 @@ def _restored(files: Disk, segments: list[str], reach: Callable[[str], None]) ->
             segments.remove(segment)
         believed = kept or not boot_id or boot_id != files.boot_id()
         _sort(records, told, kept=kept, believed=believed)
-    believed_runs = {run_id: found for run_id, found in told.items() if found.believed}
-    deleted = deletion.put_away_ids(files) if believed_runs else frozenset()
-    for run_id, found in believed_runs.items():
-        reach("storage.commit.before_restore")
-        _restore(files, run_id, found, deleted=run_id in deleted)
     return told
 
 
@@ -192,11 +223,14 @@ def _restore_journal(files: Disk, path: str, anchor: str, records: list[Record],
 
 def _parks(files: Disk, run_id: str, told: _Told, now: str) -> bool:
     folder = layout.run_folder(run_id)
-    for name, records in told.journals.items():
+    for name, records in told.journals.items() if told.unread is None else ():
         path, known = f"{folder}/{name}", max(record.offset + len(record.content) for record in records)
         with contextlib.suppress(FileNotFoundError, errors.NotFound, errors.JournalCorrupt):
-            if files.size(path) < known:
-                return _park(files, run_id, name, records, now)
+            try:
+                if files.size(path) < known:
+                    return _park(files, run_id, name, records, now)
+            except errors.Unreadable as fault:
+                told.unread = fault
     return False
 
 
@@ -243,6 +277,6 @@ def _of_run(files: Disk, run_id: str) -> Iterator[str]:
     folder = layout.run_folder(run_id)
     yield from (f"{folder}/{name}" for name in files.names(folder))
     yield folder
-    with contextlib.suppress(errors.NotFound, errors.JournalCorrupt):
+    with contextlib.suppress(errors.NotFound, errors.JournalCorrupt, errors.Unreadable):
         session_id = authority.read_start(files, run_id)[0].session_id
         yield from (layout.receipts_file(session_id), layout.session_folder(session_id))

@@ -4,6 +4,8 @@ The hold on the commit log: which process recovers from it, and which one writes
 
 from __future__ import annotations
 
+from functools import partial
+
 from app import clock, errors
 from app.storage import commit_recovery, layout
 from app.storage.disk import Disk, Lock
@@ -39,9 +41,13 @@ class LogHold:
             return commit_recovery.Recovered()
         try:
             now = clock.stamp(means.clock.now())
-            return await means.workers.run(lambda: commit_recovery.recover(means.disk, means.probes.reach, now))
+            recovered = await means.workers.run(lambda: commit_recovery.recover(means.disk, means.probes.reach, now))
         except OSError as error:
             raise _unrecovered(error) from error
+        for run_id, fault in recovered.unread.items():
+            restore = partial(commit_recovery.restore, means.disk, run_id, now)
+            means.read_faults.hold_back(run_id, fault, restore)
+        return recovered
 
     async def drop(self, means: Means, recovered: commit_recovery.Recovered) -> None:
         """

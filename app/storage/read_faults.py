@@ -68,6 +68,8 @@ class ReadFaults:
         self._clock = clock
         self._found: dict[Call, _Fault] = {}
         self._waiting: dict[str, str] = {}
+        self._held: dict[str, errors.Unreadable] = {}
+        self._restoring = ("", 0)
         self._guard = threading.Lock()
         self._news, self._readable = signals.Signal(), signals.Signal()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -102,6 +104,38 @@ class ReadFaults:
         """
         if call in self._found:
             self._clear(call)
+
+    def hold_back(self, run_id: str, fault: errors.Unreadable, restore: Callable[[], None]) -> None:
+        """
+        Let nobody read a run before it is restored, since it may lack lines that are known elsewhere.
+        """
+
+        def again() -> None:
+            self._restoring = run_id, threading.get_ident()
+            try:
+                restore()
+            except OSError as error:
+                raise errors.Unreadable(fault.message, detail=fault.detail) from error
+            finally:
+                self._restoring = "", 0
+            self._held.pop(run_id, None)
+
+        self._held[run_id] = fault
+        number = getattr(errno, fault.detail["errno"], errno.EIO)
+        self.failed(("restore", fault.detail["path"]), OSError(number, os.strerror(number)), again)
+
+    def check(self, path: str) -> None:
+        """
+        Refuse to read a run that is held back.
+
+        Raises:
+            errors.Unreadable: it is.
+        """
+        place = layout.run_of(path) if self._held else None
+        if place is None or self._restoring == (place[0], threading.get_ident()):
+            return
+        if (fault := self._held.get(place[0])) is not None:
+            raise errors.Unreadable(fault.message, detail=fault.detail)
 
     def by_run(self) -> dict[str, unreadables.Unreadable]:
         """
@@ -183,10 +217,15 @@ class ReadFaults:
         fault = self._found.get(call)
         if fault is None:
             return
-        with contextlib.suppress(errors.Unreadable):
+        try:
             # Whatever else is wrong with it is for whoever reads it next.
             with contextlib.suppress(OSError):
                 await workers.run(fault.again)
+        except errors.Unreadable:
+            with self._guard:
+                if fault.due <= self._clock.monotonic():
+                    self._postpone(fault, True)
+        else:
             self._clear(call)
 
     async def _sleep(self, seconds: float) -> None:

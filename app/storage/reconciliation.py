@@ -134,8 +134,7 @@ class Reconciliation:
         """
         Make the row of a run that is held anew, in place of what it was: its key is never unknown.
         """
-        row = await self._means.workers.run(lambda: census.row_of(self._means.disk, run_id, self._identity))
-        await self._means.index.apply([] if row is None else [row], (), ())
+        await self._means.index.apply(await self._means.workers.run(lambda: self._rows([run_id])), (), ())
 
     async def look_at(self, run_id: str) -> None:
         """

@@ -229,3 +229,27 @@ async def test_a_plan_that_cannot_be_read_is_not_damaged_and_holds_up_no_other(
 
         assert (await service.http.get(plans[0])).json() == before
         assert len((await service.http.get("/api/sessions")).json()) == 2
+
+
+async def test_a_recipe_that_cannot_be_read_is_not_invalid(
+    project: projects.Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start is put off, not refused, and succeeds as soon as the file can be read, though it has not changed."""
+    path = project.root / ".control-room" / "recipes" / "quick.json"
+    refused, usual = [True], type(path).open
+
+    def opened(file: Any, *args: Any, **options: Any) -> Any:
+        if refused and file == path:
+            raise OSError(errno.EIO, "Input/output error", str(file))
+        return usual(file, *args, **options)
+
+    monkeypatch.setattr(type(path), "open", opened)
+    async with served.in_process(project) as service:
+        answer = await service.http.post("/api/runs", json={"recipe_id": "quick"})
+
+        assert (answer.status_code, answer.json()["code"]) == (503, "unreadable")
+        assert answer.headers["Retry-After"] == "1"
+
+        refused.clear()
+
+        assert (await service.run("quick"))["status"] == "done"

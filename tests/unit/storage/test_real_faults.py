@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -137,3 +138,27 @@ async def test_a_full_disk_takes_no_new_run(small_disk: Path) -> None:
     assert not refused
     assert left == [".trash"]
     assert loaded.start.run_id == houses.RUN
+
+
+async def test_a_process_without_descriptors_reads_nothing_and_loses_nothing(tmp_path: Path) -> None:
+    """Where the system itself has no descriptor left a run is unreadable; with the next one free it is as it was."""
+    store = lives.store_in(tmp_path / "d")
+    await store.start(serve=False)
+    await store.create(houses.start())
+    await (await store.open(houses.RUN)).close()
+    before = await store.read(houses.RUN)
+    usual = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.open("/dev/null", os.O_RDONLY)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, usual[1]))
+    try:
+        with pytest.raises(errors.Unreadable) as caught:
+            await store.read(houses.RUN)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, usual)
+
+    assert (caught.value.detail["file"], caught.value.detail["errno"]) == ("start.json", "EMFILE")
+    assert await store.read(houses.RUN) == before
+    assert store.unreadable(houses.RUN) is None
+
+    await store.close()
