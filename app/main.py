@@ -145,6 +145,7 @@ def _desk(room: bootstrap.Room, server: settings.ServerSettings) -> desk.Desk:
         inventory=room.inventory,
         health=room.health,
         metrics=room.metrics,
+        upkeep=room.upkeep,
     )
 
 

@@ -12,7 +12,7 @@ from fastapi import Depends
 from starlette.requests import Request
 
 from app import errors, telemetry
-from app.control import conferences, gates, health, inventory, issues, recipes, routing, runs, talks
+from app.control import conferences, gates, health, inventory, issues, recipes, routing, runs, talks, upkeep
 from app.control.plans import plans
 
 
@@ -46,6 +46,8 @@ class Desk:
     """Readiness."""
     metrics: telemetry.Metrics
     """Counts and measures."""
+    upkeep: upkeep.Upkeep
+    """Verification and repair."""
 
 
 async def found(request: Request) -> Desk:

@@ -30,6 +30,7 @@ TAGS = [
     {"name": "recipes", "description": "Recipes, and the router that chooses among them."},
     {"name": "library", "description": "Tools and agents that recipes can name."},
     {"name": "audit", "description": "Receipts of tool executions."},
+    {"name": "upkeep", "description": "Verification of what is stored, and repair of runs."},
     {"name": "service", "description": "For whoever watches the service."},
 ]
 """Groups of addresses."""

@@ -36,6 +36,7 @@ from app.api import (
     sessions,
     ticket_routes,
     tickets,
+    upkeep,
     ws,
 )
 
@@ -75,6 +76,7 @@ def create(
         conferences.router,
         library.router,
         ticket_routes.router,
+        upkeep.router,
         health.router,
     ):
         api.include_router(router, dependencies=[Depends(known_fields.check_parameters)])

@@ -46,6 +46,7 @@ from app.control import (
 from app.control import gates as control_gates
 from app.control import issues as control_issues
 from app.control import talks as control_talks
+from app.control import upkeep as control_upkeep
 from app.control.plans import planner as control_planner
 from app.control.plans import plans as control_plans
 from app.dialects import registry as dialects
@@ -95,6 +96,8 @@ class Room:
     """Counts and measures."""
     masker: plain.Masker
     """Hides secrets."""
+    upkeep: control_upkeep.Upkeep
+    """Verification and repair."""
     store: Store
     """Run folders; a memory where a reader found no data directory."""
     conversations: conversations.Conversations
@@ -320,6 +323,7 @@ def _room(
         health=health.Health(store=kept, engine=engine, working=planner.check),
         metrics=metrics,
         masker=equipment.masker,
+        upkeep=control_upkeep.Upkeep(store=kept, engine=engine, forget=use_cases.forget),
         store=kept,
         conversations=talks,
         engine=engine,

@@ -21,6 +21,10 @@ Answer = dict[str, Any]
 """A JSON object, as the HTTP interface documents it."""
 
 
+VERIFIED_AT_A_TIME = 100
+"""Most things of a page of `verify_all`."""
+
+
 class Client(Protocol):
     """
     Ask for runs and recipes. Every error is one of `app.errors`.
@@ -158,12 +162,17 @@ class Client(Protocol):
 
     async def verify(self, run_id: str) -> Answer:
         """
-        Check a run's journals and blobs; returns `{run_id, ok, files}`.
+        Check a run's start, journals and blobs; returns `{state, ok, files, advice, …}`.
         """
 
-    async def repair(self, run_id: str) -> Answer:
+    def verify_all(self) -> AsyncGenerator[list[Answer], None]:
         """
-        Cut a damaged run back to its intact prefix; returns `{run_id, changed, files}`.
+        Check everything that is stored, and yield what was found, page by page.
+        """
+
+    async def repair(self, run_id: str, *, dry_run: bool = False) -> Answer:
+        """
+        Cut a damaged run back to its intact prefix, or tell how; returns `{run_id, changed, dry_run, status, files}`.
         """
 
     async def delete(self, run_id: str) -> None:

@@ -155,24 +155,36 @@ def slots(summaries: Mapping[str, Mapping[str, Any]]) -> str:
 
 def verification(found: Mapping[str, Any]) -> str:
     """
-    Return what a look at a run's journals found.
+    Return what was found in the files of a run.
     """
     names = ("file", "state", "lines", "line", "reason")
-    state = "can be believed" if found["ok"] else "is damaged"
-    return f"run {found['run_id']} {state}\n" + table(
-        names, [[file[name] for name in names] for file in found["files"]]
-    )
+    parts = [f"run {found['id']} is {found['state']}"]
+    parts.append(table(names, [[file[name] for name in names] for file in found["files"]]))
+    return "\n".join([*parts, advice(found)] if found["advice"] else parts)
+
+
+def advice(found: Mapping[str, Any]) -> str:
+    """
+    Return what to do about damage; that of a run ends with a command.
+    """
+    return f"{found['advice']}{options.again() if found['kind'] == 'run' else ''}"
 
 
 def repaired(found: Mapping[str, Any]) -> str:
     """
-    Return what a repair kept of a run.
+    Return what a repair keeps of a run.
     """
+    run_id = found["run_id"]
+    if not found["changed"]:
+        return f"run {run_id} needs no repair"
     names = ("file", "kept", "lost", "aside", "reason")
-    state = "was cut back; unpause or resume it to go on" if found["changed"] else "needed no repair"
-    return f"run {found['run_id']} {state}\n" + table(
-        names, [[file[name] for name in names] for file in found["files"]]
-    )
+    kept = table(names, [[file[name] for name in names] for file in found["files"]])
+    then = f"control-room runs unpause {run_id}{options.again()}"
+    if found["dry_run"]:
+        told = f"a repair would cut run {run_id} back and leave it {found['status']}; nothing was changed"
+        return f"{told}\n{kept}\nrepair it with: control-room runs repair {run_id} --yes{options.again()}"
+    after = f"\ncontinue it from its last kept step with: {then}" if found["status"] == "paused" else ""
+    return f"run {run_id} was cut back and is {found['status']}\n{kept}{after}"
 
 
 def plan(found: Mapping[str, Any]) -> str:

@@ -243,13 +243,24 @@ class FolderClient:
         """
         Check a run's files.
         """
-        return await self._room.store.verify(run_id)
+        return await self._room.upkeep.verify(run_id)
 
-    async def repair(self, run_id: str) -> client.Answer:
+    async def verify_all(self) -> AsyncGenerator[list[client.Answer], None]:
         """
-        Cut a run back to its intact prefix.
+        Check everything that is stored.
         """
-        return await self._room.store.repair(run_id)
+        cursor: str | None = None
+        while True:
+            found = await self._room.upkeep.verify_page(cursor, client.VERIFIED_AT_A_TIME)
+            yield [dict(report) for report in found.reports]
+            if (cursor := found.cursor) is None:
+                return
+
+    async def repair(self, run_id: str, *, dry_run: bool = False) -> client.Answer:
+        """
+        Cut a run back to its intact prefix, or tell how.
+        """
+        return await self._room.upkeep.repair(run_id, dry_run=dry_run)
 
     async def delete(self, run_id: str) -> None:
         """

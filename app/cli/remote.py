@@ -242,15 +242,25 @@ class ServiceClient:
 
     async def verify(self, run_id: str) -> client.Answer:
         """
-        Refuse: journals are verified where they are.
+        Get the verification of a run.
         """
-        raise _folder_only(f"Verifying {run_id}")
+        return self._object(await self._send("GET", _run(run_id, "verification")))
 
-    async def repair(self, run_id: str) -> client.Answer:
+    async def verify_all(self) -> AsyncGenerator[list[client.Answer], None]:
         """
-        Refuse: journals are repaired where they are.
+        Get the verification of everything, page by page.
         """
-        raise _folder_only(f"Repairing {run_id}")
+        path: str | None = f"/api/verification?limit={client.VERIFIED_AT_A_TIME}"
+        while path is not None:
+            answer = await self._send("GET", path)
+            yield self._array(answer)
+            path = answer.links.get("next", {}).get("url")
+
+    async def repair(self, run_id: str, *, dry_run: bool = False) -> client.Answer:
+        """
+        Post a repair.
+        """
+        return self._object(await self._send("POST", _run(run_id, "repair"), json={"dry_run": dry_run}))
 
     async def delete(self, run_id: str) -> None:
         """

@@ -204,31 +204,40 @@ def logs(place: options.Place, as_json: bool, run_id: str, name: str | None) -> 
 
 
 @runs.command()
-@click.argument("run_id")
+@click.argument("run_id", required=False)
+@click.option("--all", "everything", is_flag=True, help="Check all runs, receipts, plans, issues and conversations.")
 @options.as_json
-@options.in_folder
-def verify(place: options.Place, as_json: bool, run_id: str) -> int:
+@options.anywhere
+def verify(place: options.Place, as_json: bool, run_id: str | None, everything: bool) -> int:
     """
-    Check a run's journals and blobs; exit code 1 if something is wrong.
+    Check a run's start, journals and blobs; nothing is changed.
+
+    Exit code 1 if something is damaged; 5 if nothing is, but something cannot be read now.
     """
-    found = place.ask(lambda connected: connected.verify(run_id))
-    endings.shown(found, as_json, formats.verification)
-    return endings.ExitCode.DONE if found["ok"] else endings.ExitCode.FAILED
+    from app.cli import verifying
+
+    if (run_id is None) is not everything:
+        raise click.UsageError("Name a run, or give --all.")
+    if run_id is None:
+        found = place.ask(verifying.everything)
+        return verifying.shown(found, as_json, verifying.summary)
+    return verifying.shown(place.ask(lambda connected: connected.verify(run_id)), as_json, formats.verification)
 
 
 @runs.command()
 @click.argument("run_id")
-@click.option("--yes", is_flag=True, help="Do it; without, only show what would be cut off.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be cut off, which is the default.")
+@click.option("--yes", is_flag=True, help="Do it.")
 @options.as_json
-@options.in_folder
-def repair(place: options.Place, as_json: bool, run_id: str, yes: bool) -> int:
+@options.anywhere
+def repair(place: options.Place, as_json: bool, run_id: str, dry_run: bool, yes: bool) -> int:
     """
     Cut a damaged run back to its intact prefix; the damaged files are kept beside it.
     """
-    if not yes:
-        found = place.ask(lambda connected: connected.verify(run_id))
-        return endings.shown(found, as_json, formats.verification)
-    found = place.ask(lambda connected: connected.repair(run_id), Access.CHANGE)
+    if dry_run and yes:
+        raise click.UsageError("--dry-run changes nothing, --yes does: give one of them.")
+    access = Access.CHANGE if yes else Access.READ
+    found = place.ask(lambda connected: connected.repair(run_id, dry_run=not yes), access)
     return endings.shown(found, as_json, formats.repaired)
 
 

@@ -84,7 +84,9 @@ class Reader:
         check_run_id(run_id)
         number = self._engine.change_number(run_id)
         kept = self._answers.get(run_id)
-        if kept is not None and kept.number == number and self._store.unreadable(run_id) is None:
+        known = kept is not None and kept.number == number and self._store.unreadable(run_id) is None
+        if kept is not None and known and not await self._was_touched(run_id):
+            self._answers[run_id] = kept
             self._answers.move_to_end(run_id)
             return kept.answer
         forgotten = self._forgotten
@@ -120,6 +122,7 @@ class Reader:
         live = await self._live(run_id)
         if live is not None:
             return live
+        await self._was_touched(run_id)
         view = await self._at_rest(run_id)
         # It may have been loaded while its folder was read, and what it shows by itself is newer.
         live, standing = await self._live(run_id), self._engine.standing(run_id)
@@ -190,6 +193,12 @@ class Reader:
         for known in [known for known in self._reviews if known[0] == run_id]:
             del self._reviews[known]
 
+    async def _was_touched(self, run_id: str) -> bool:
+        touched = self._engine.view(run_id) is None and bool(await self._store.rechecks.touched([run_id]))
+        if touched:
+            self.forget(run_id)
+        return touched
+
     async def _live(self, run_id: str) -> views.RunView | None:
         view = self._engine.view(run_id)
         if view is None or not view.status.finished:
@@ -229,9 +238,15 @@ class Reader:
         return view
 
     async def _reviewed(self, run_id: str) -> views.RunView:
-        loaded = await self._store.read(run_id)
-        dialect = self._dialects.get(loaded.start.dialect)
-        return await review.review(loaded, dialect, functools.partial(self._store.read_blob, run_id))
+        try:
+            loaded = await self._store.read(run_id)
+            dialect = self._dialects.get(loaded.start.dialect)
+            return await review.review(loaded, dialect, functools.partial(self._store.read_blob, run_id))
+        except errors.JournalCorrupt as error:
+            # One that is queued or asleep here would only be found damaged when its turn comes.
+            await self._engine.reload(run_id)
+            await self._store.rechecks.declare_failed(run_id, error)
+            raise
 
     async def _by_row(self, run_id: str, error: errors.ControlRoomError | errors.Unreadable) -> views.RunView:
         # A damaged run, one that cannot be read now, or a folder written by hand that cannot be adopted now.

@@ -319,12 +319,18 @@ class Runs:
         Raises:
             errors.NotFound, errors.WrongState: there is no such run, or it has not ended.
         """
-        status = await self._reader.status(run_id)
+        status = (await self._reader.moved(run_id)).status
         if not status.finished:
             message = f"run {run_id} is {status}; only a finished run is deleted"
             raise errors.WrongState(message, detail={"run_id": run_id, "status": status.value})
         with faults.told():
             await self._store.delete(run_id)
+        self._reader.forget(run_id)
+
+    def forget(self, run_id: str) -> None:
+        """
+        Drop what is kept in memory of a run at rest.
+        """
         self._reader.forget(run_id)
 
     def release(self) -> None:

@@ -141,6 +141,11 @@ class RunEngine(Protocol):
         asking.
         """
 
+    async def reload(self, run_id: str) -> None:
+        """
+        Load a run that is queued or asleep, because its folder was changed; one that cannot be loaded leaves.
+        """
+
     def standing(self, run_id: str) -> Standing | None:
         """
         Tell how a run stands that is queued or asleep; None for one that is loaded, or that the engine does not have.

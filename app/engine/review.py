@@ -22,13 +22,16 @@ async def review(loaded: Loaded, dialect: ports.Driver | None, read_blob: ReadBl
     Return a run as its authority tells it.
 
     Where the present driver does not fit the journal, the board shows only how many steps the journal holds.
+
+    Raises:
+        errors.JournalCorrupt: a blob that the driver reads is missing or wrong.
     """
     view = _at_rest(loaded)
     try:
         board = await _board(loaded, dialect, read_blob) if dialect else _bare(view)
     except errors.Unreadable:
         raise
-    except (errors.Fault, errors.JournalCorrupt):
+    except errors.Fault:
         board = _bare(view)
     return views.on_board(view, board)
 

@@ -17,6 +17,7 @@ from app.engine.receipts import ListedReceipt, ReceiptQuery
 from app.engine.records import BlobRef, Record
 from app.engine.runs import RunStart, Transition
 from app.engine.unreadable import Readable, Unreadable, Waiting
+from app.engine.upkeep import KeptUp
 
 PAGE = 1000
 """Most runs of a page."""
@@ -241,7 +242,7 @@ class RunQuery:
     """`(created_at, run_id)` of the last run of the page before."""
 
 
-class RunStore(Readable, Protocol):
+class RunStore(Readable, KeptUp, Protocol):
     """
     All runs of a data directory.
     """

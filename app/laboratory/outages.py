@@ -181,7 +181,7 @@ async def _mended(room: bootstrap.Room) -> None:
     for shown in await room.store.list_runs(stores.RunQuery()):
         if shown.error_code != errors.JournalCorrupt.default_code:
             continue
-        await room.store.repair(shown.run_id)
+        await room.store.care.repair(shown.run_id)
         if (await room.store.summary(shown.run_id)).status == states.RunState.PAUSED.value:
             await room.runs.unpause(shown.run_id)
             await work.run_rests(room, shown.run_id)

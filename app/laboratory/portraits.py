@@ -49,7 +49,7 @@ async def of_run(room: bootstrap.Room, run_id: str) -> Portrait:
         "slots": {name: _lasting(slot) for name, slot in slots.items()},
         "issues": found,
         "events": {"created": kinds.count("run.created"), "ended": kinds.count("run.ended")},
-        "intact": (await room.store.verify(run_id))["ok"],
+        "intact": (await room.store.care.verify(run_id))["ok"],
         "told": sorted({kind for kind in kinds if kind.startswith(("recovery.", "storage."))} | damaged),
         "attempts": {record.key: record.attempt for record in lines},
     }

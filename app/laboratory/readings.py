@@ -159,9 +159,9 @@ class Watched(Machine):
         listed = [_facts(each["status"], each["unreadable"], each["error_code"]) for each in (row, after)]
         if shown not in listed:
             self.differences.append(f"listed as {listed}, shown as {shown}")
-        await self._judge("verify", room.store.verify(run_id))
+        await self._judge("verify", room.store.care.verify(run_id))
         await self._judge("resume", room.runs.resume(run_id, requests.ResumeRequest()))
-        await self._judge("repair", room.store.repair(run_id))
+        await self._judge("repair", room.store.care.repair(run_id))
         await self._judge("steps", room.runs.steps(run_id))
 
     async def _judge(self, order: str, given: Awaitable[Any]) -> None:

@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import functools
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -281,6 +281,31 @@ def in_folder(data_directory: Path, faults: ReadFaults | None = None) -> StoredA
     return StoredAgentSessions(files, Threads(1, "agent-sessions"))
 
 
+def check(files: Disk, name: str) -> Iterator[tuple[str, str | None]]:
+    """
+    Yield the files of a conversation, by the name of its folder, each with what is wrong with it.
+    """
+    folder = f"{layout.AGENT_SESSIONS}/{name}"
+    for file, read in ((_SESSION, _check_session), (_TURNS, _turns)):
+        with contextlib.suppress(FileNotFoundError):
+            yield file, _flaw(files.read(f"{folder}/{file}"), f"{folder}/{file}", read)
+
+
+def _flaw(content: bytes, path: str, read: Callable[[bytes, str], object]) -> str | None:
+    try:
+        read(content, path)
+    except errors.AgentFailed as error:
+        return str(error.detail["reason"])
+    return None
+
+
+def _check_session(content: bytes, path: str) -> None:
+    found = _object(content, path)
+    session = _session(found, str(found.get("agent_session_id")))
+    if _folder(session.agent_session_id) != path.rpartition("/")[0]:
+        raise _damaged(path, f"it is about {session.agent_session_id!r:.80}")
+
+
 def _folder(agent_session_id: str) -> str:
     if not 0 < len(agent_session_id) <= ID_CHARACTERS or not agent_session_id.isprintable():
         raise errors.InputRefused(
@@ -347,5 +372,5 @@ def _damaged(path: str, why: str) -> errors.AgentFailed:
     return errors.AgentFailed(
         f"What is kept of the conversation cannot be believed: {path}: {why}. Repair or remove that file.",
         code="agent_session_damaged",
-        detail={"file": path},
+        detail={"file": path, "reason": why},
     )

@@ -198,7 +198,7 @@ def refuse_lost_start(disk: Disk, run_id: str) -> None:
 
 
 def _content(disk: Disk, path: str) -> bytes:
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+    with contextlib.suppress(OSError):
         return disk.read(path)
     return b""
 

@@ -24,7 +24,7 @@ def put(files: Disk, folder: str, content: bytes, *, text: bool, reach: Callable
     """
     blob = records.BlobRef(sha256=plain.sha256(content), size_bytes=len(content), text=text)
     place = f"{folder}/{FOLDER}"
-    if files.add_folder(place):
+    if disk.make_folder(files, place):
         _make_durable(files, folder, place)
     if _is_kept(files, f"{place}/{blob.sha256}", blob):
         files.sync_folder(place)

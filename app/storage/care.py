@@ -7,11 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from app import errors
-from app.engine import plain
-from app.storage import deletion, layout, opening, repair
+from app.engine import plain, upkeep
+from app.storage import deletion, layout, opening, repair, verification, workers
 from app.storage.means import Means
 from app.storage.opener import Opener
 from app.storage.reconciliation import Reconciliation
+
+_PAGE_SECONDS = 2.0
 
 
 class Care:
@@ -43,28 +45,29 @@ class Care:
         self._reconciliation.ended.pop(run_id, None)
         means.probes.reach("storage.delete.after_row")
 
-    async def repair(self, run_id: str) -> dict[str, plain.Json]:
+    async def repair(self, run_id: str, *, dry_run: bool = False) -> dict[str, plain.Json]:
         """
-        Keep what can be believed of a run, and leave it paused.
+        Keep what can be believed of a run, and leave it paused, or tell how; once begun that ends.
         """
-        means = self._means
-        self._opener.nursery.let_go(run_id)
-        lock = await means.workers.run(lambda: opening.take(means.disk, run_id))
-        try:
-            await means.committer.settle(run_id)
-            told = await means.workers.run(lambda: repair.repair(means, run_id))
-            await self._reconciliation.renew(run_id)
-        except OSError as error:
-            raise means.room.failed(layout.run_folder(run_id), error) from error
-        finally:
-            lock.release()
-        return told
+        if dry_run:
+            return await self._means.workers.run(lambda: repair.repair(self._means, run_id, dry_run=True))
+        return await workers.uncut(self._repair(run_id))
 
     async def verify(self, run_id: str) -> dict[str, plain.Json]:
         """
         Report on each file of a run's authority.
         """
         return await self._means.workers.run(lambda: repair.verify(self._means.disk, run_id))
+
+    async def verify_page(self, after: str | None, most: int) -> upkeep.Verified:
+        """
+        Report on the next things that can be checked.
+        """
+        time = self._means.clock
+        until = time.monotonic() + _PAGE_SECONDS
+        return await self._means.workers.run(
+            lambda: verification.page(self._means.disk, after, most, lambda: time.monotonic() > until)
+        )
 
     async def show(self, run_id: str) -> None:
         """
@@ -79,6 +82,20 @@ class Care:
         Remove what lies in the trash.
         """
         await deletion.sweep(self._means, stopping)
+
+    async def _repair(self, run_id: str) -> dict[str, plain.Json]:
+        means = self._means
+        self._opener.nursery.let_go(run_id)
+        lock = await means.workers.run(lambda: opening.take(means.disk, run_id))
+        try:
+            await means.committer.settle(run_id)
+            told = await means.workers.run(lambda: repair.repair(means, run_id))
+            await self._reconciliation.renew(run_id)
+        except OSError as error:
+            raise means.room.failed(layout.run_folder(run_id), error) from error
+        finally:
+            lock.release()
+        return told
 
 
 def _refuse_unfinished(means: Means, run_id: str) -> None:

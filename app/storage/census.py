@@ -11,7 +11,7 @@ from typing import Any
 
 from app import errors
 from app.engine import decisions, runs, states
-from app.storage import adoption, authority, chain, index, layout
+from app.storage import adoption, chain, index, layout, missing
 from app.storage.authority import Authority
 from app.storage.disk import Disk
 from app.storage.index import IndexedRun
@@ -27,7 +27,7 @@ def row_of(files: Disk, run_id: str, data_directory_id: str) -> IndexedRun | Non
     Return the row of a folder; None if it is no run at all.
     """
     try:
-        found = authority.read(files, run_id)
+        found = missing.read(files, run_id)
     except errors.NotFound:
         return _by_hand(files, run_id)
     except errors.JournalCorrupt as error:

@@ -26,6 +26,7 @@ class CheckedDisk:
     write: Callable[..., None]
     cut: Callable[..., None]
     rename: Callable[[str, str], None]
+    changed_at: Callable[[str], int]
     sync_folder: Callable[[str], None]
     syncer: Callable[[Iterable[str]], Syncer]
     boot_id: Callable[[], str]

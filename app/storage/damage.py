@@ -5,6 +5,7 @@ Damage: the errors that say what of a run cannot be believed, and where.
 from __future__ import annotations
 
 from app import errors
+from app.storage import layout
 
 
 def corrupt(run_id: str, file: str, reason: str, line: int | None = None) -> errors.JournalCorrupt:
@@ -16,6 +17,15 @@ def corrupt(run_id: str, file: str, reason: str, line: int | None = None) -> err
     """
     place = file if line is None else f"{file} line {line}"
     return errors.JournalCorrupt(
-        f"run {run_id}: {place} {reason}; nothing was deleted",
+        f"run {run_id}: {place} {reason}; nothing was deleted; {advice(run_id, file)}",
         detail={"run_id": run_id, "file": file, "line": line, "reason": reason},
     )
+
+
+def advice(run_id: str, file: str) -> str:
+    """
+    Return what to do about a run of which a file is damaged: without its start nothing can be made of the rest.
+    """
+    if file == layout.START:
+        return f"put {file} back from a backup, or delete the run: control-room runs delete {run_id}"
+    return f"see what can be kept: control-room runs repair {run_id}"

@@ -7,12 +7,14 @@ Paths are relative to the data directory, with `/` between their parts. Everythi
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeAlias
 
 from app.engine import probes
 
 _CHUNK_BYTES = 64 * 1024
+_IN_THE_WAY = (errno.EISDIR, errno.ENOTEMPTY, errno.EEXIST)
 
 
 Signature: TypeAlias = tuple[int, ...]
@@ -102,6 +104,14 @@ class Disk(Protocol):
 
         Raises:
             FileNotFoundError: there is no regular file.
+        """
+
+    def changed_at(self, path: str) -> int:
+        """
+        Return a number that any later change of a file or folder raises; it can be compared with those of others.
+
+        Raises:
+            FileNotFoundError, NotADirectoryError: there is nothing.
         """
 
     def names(self, folder: str) -> list[str]:
@@ -204,10 +214,38 @@ def replace(
     reach(f"{at}.before_rename")
     if check is not None:
         _checked(disk, fresh, check)
-    disk.rename(fresh, path)
+    try:
+        disk.rename(fresh, path)
+    except OSError as error:
+        if error.errno not in _IN_THE_WAY:
+            raise
+        make_way(disk, path)
+        disk.rename(fresh, path)
     reach(f"{at}.after_rename")
     if sync:
         disk.sync_folder(folder)
+
+
+def make_way(disk: Disk, path: str) -> None:
+    """
+    Move aside what is in the place of a projection, and can be no file: nobody could write it otherwise.
+    """
+    count = 1
+    while disk.has_file(aside := f"{path}.damaged-{count}") or disk.has_folder(aside):
+        count += 1
+    disk.rename(path, aside)
+
+
+def make_folder(disk: Disk, path: str) -> bool:
+    """
+    Make a folder, whatever else was in its place, and tell whether it is new.
+    """
+    if disk.add_folder(path):
+        return True
+    if disk.has_folder(path):
+        return False
+    make_way(disk, path)
+    return disk.add_folder(path)
 
 
 def append_whole(disk: Disk, path: str, content: bytes, *, sync: bool) -> int:
@@ -251,6 +289,9 @@ def mend(disk: Disk, path: str) -> int:
     try:
         size = end = disk.size(path)
     except FileNotFoundError:
+        return 0
+    if not disk.has_file(path):
+        make_way(disk, path)
         return 0
     while end > 0:
         begin = max(0, end - _CHUNK_BYTES)

@@ -28,6 +28,7 @@ from app.storage.means import Means
 from app.storage.opener import Adopt, Opener
 from app.storage.plans import Plans
 from app.storage.read_faults import ReadFaults
+from app.storage.rechecks import Rechecks
 from app.storage.reconciliation import Reconciliation
 from app.storage.workers import Workers
 
@@ -161,9 +162,14 @@ class DiskStore(abc.ABC):
 
     async def read(self, run_id: str) -> stores.Loaded:
         """
-        Read a run without taking or changing it.
+        Read a run without taking or changing it; its row follows what is found.
         """
-        return await self._parts.opener.look(run_id)
+        opener, found = self._parts.opener, await self._parts.means.index.get_run(run_id)
+        doubted = found is not None and found.summary.error_code == errors.JournalCorrupt.default_code
+        loaded = await opener.look(run_id, deep=doubted)
+        if found is not None:
+            await opener.rechecks.note_sound(found.summary, loaded)
+        return loaded
 
     async def delete(self, run_id: str) -> None:
         """
@@ -239,7 +245,10 @@ class DiskStore(abc.ABC):
         """
         Return runs, newest first.
         """
-        return await self._parts.reconciliation.list_runs(query)
+        found = await self._parts.reconciliation.list_runs(query)
+        if await self._parts.opener.rechecks.check(found):
+            found = await self._parts.reconciliation.list_runs(query)
+        return found
 
     async def list_unfinished(self) -> list[stores.RunSummary]:
         """
@@ -298,30 +307,19 @@ class DiskStore(abc.ABC):
 
     # -- care
 
-    async def verify(self, run_id: str) -> dict[str, plain.Json]:
+    @property
+    def care(self) -> Care:
         """
-        Report on each file of a run's authority.
+        Return what checks and repairs runs.
         """
-        return await self._parts.care.verify(run_id)
+        return self._parts.care
 
-    async def repair(self, run_id: str) -> dict[str, plain.Json]:
+    @property
+    def rechecks(self) -> Rechecks:
         """
-        Keep what can be believed of a run, and leave it paused.
-
-        Raises:
-            errors.NotFound, errors.Conflict, errors.JournalCorrupt: there is no such run, it is being written, or its
-                start.json cannot be read.
+        Return what notices that folders were changed.
         """
-        return await workers.uncut(self._parts.care.repair(run_id))
-
-    async def show(self, run_id: str) -> None:
-        """
-        Write the snapshots of a run that is open here out now; nothing where it is not.
-
-        Raises:
-            errors.StorageFault: they could not be written.
-        """
-        await self._parts.care.show(run_id)
+        return self._parts.opener.rechecks
 
     async def sweep(self) -> None:
         """
@@ -365,7 +363,7 @@ class DiskStore(abc.ABC):
         await reconciliation.doubt(recovered.suspects, recovered.parked)
         await hold.drop(means, recovered)
         hold.let_others_in()
-        opener = Opener(means, identity, self._adopt, reconciliation.ended)
+        opener = Opener(means, identity, self._adopt, reconciliation.renew, reconciliation.ended)
         return _Parts(
             means=means,
             identity=identity,

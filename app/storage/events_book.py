@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from app.engine import events, plain
+from app.engine import decisions, events, plain
 
 BLOCK = 100_000_000
 """Numbers that belong to one `taken`."""
@@ -37,6 +37,8 @@ class Written:
     """Positions of the journal lines that have their event."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """Number of events by type."""
+    ordered_pauses: int = 0
+    """Pauses among them that a person asked for, each of which has its control line."""
 
 
 class EventsBook:
@@ -130,13 +132,15 @@ def written(content: bytes) -> Written:
     """
     Tell what a file holds.
     """
-    told = parse(content)
-    note = events.EventType.RECIPE_NOTE
+    # A line that somebody doubled tells nothing new.
+    told = list({event.seq: event for event in parse(content)}.values())
+    note, pause, by_person = events.EventType.RECIPE_NOTE, events.EventType.RUN_PAUSED, decisions.PAUSED_BY_PERSON
     return Written(
         last=max((event.seq for event in told), default=0),
         notes=frozenset(event.key for event in told if event.type == note and event.key is not None),
         positions=frozenset(_positions(told)),
         counts=Counter(event.type for event in told),
+        ordered_pauses=sum(event.type == pause and event.data.get("reason") == by_person for event in told),
     )
 
 

@@ -138,7 +138,7 @@ class FolderLog:
         folder, content = f"{self._folder}/{layout.LOGS}", text.encode("utf-8", "replace")
 
         def write() -> None:
-            self._means.disk.add_folder(folder)
+            disk.make_folder(self._means.disk, folder)
             disk.replace(self._means.disk, f"{folder}/{layout.file_name(name)}", content, sync=False)
 
         await self._written(layout.LOGS, write)

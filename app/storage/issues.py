@@ -189,6 +189,18 @@ def _read(files: Disk, issue_id: str) -> dict[str, Any] | None:
     return issue
 
 
+def check(files: Disk, name: str) -> str | None:
+    """
+    Return what is wrong with an issue's file, by its name; None: nothing.
+    """
+    try:
+        issue = json.loads(files.read(f"{layout.ISSUES}/{name}"))
+    except (ValueError, RecursionError) as error:
+        return f"is no JSON ({type(error).__name__})"
+    named = isinstance(issue, dict) and isinstance(issue.get("issue_id"), str)
+    return None if named and _name(issue["issue_id"]) == name else "is not the issue of its name"
+
+
 def _name(issue_id: str) -> str:
     return layout.issue_file(issue_id).removeprefix(f"{layout.ISSUES}/")
 

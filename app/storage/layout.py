@@ -32,6 +32,7 @@ ADOPTED = "steps.jsonl.adopted"
 ADOPTED_CONTROL = "control.jsonl.adopted"
 LOGS = "logs"
 PLAN = "plan.json"
+RECEIPTS = "tool_receipts.jsonl"
 LATEST = "latest"
 """Link among the folders of runs that a command line keeps to its newest one."""
 
@@ -126,7 +127,7 @@ def receipts_file(session_id: str) -> str:
     """
     Return the file of a session's receipts.
     """
-    return f"{session_folder(session_id)}/tool_receipts.jsonl"
+    return f"{session_folder(session_id)}/{RECEIPTS}"
 
 
 def session_folder(session_id: str) -> str:

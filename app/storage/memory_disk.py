@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 
 from app.storage.disk import AppendFile, Lock, Signature, Syncer
 
+_tick = itertools.count(1).__next__
+
 
 @dataclass(slots=True, eq=False)
 class _File:
@@ -20,10 +22,11 @@ class _File:
     synced: int = 0
     overwritten: int = 0
     number: int = field(default_factory=itertools.count().__next__)
+    changed: int = field(default_factory=_tick)
 
     def after_crash(self, lose_unsynced: bool) -> _File:
         kept = bytearray(self.content[: self.synced] if lose_unsynced else self.content)
-        return _File(kept, len(kept))
+        return _File(kept, len(kept), changed=self.changed)
 
 
 @dataclass(slots=True, eq=False)
@@ -31,11 +34,12 @@ class _Folder:
     entries: dict[str, _File | _Folder] = field(default_factory=dict)
     synced: dict[str, _File | _Folder] = field(default_factory=dict)
     locked: bool = False
+    changed: int = field(default_factory=_tick)
 
     def after_crash(self, lose_unsynced: bool) -> _Folder:
         kept = self.synced if lose_unsynced else self.entries
         entries = {name: node.after_crash(lose_unsynced) for name, node in kept.items()}
-        return _Folder(entries, dict(entries))
+        return _Folder(entries, dict(entries), changed=self.changed)
 
 
 class MemoryAppendFile:
@@ -50,7 +54,9 @@ class MemoryAppendFile:
         """
         Append all of the content.
         """
-        self._open().content.extend(content)
+        file = self._open()
+        file.content.extend(content)
+        file.changed = _tick()
 
     def sync(self) -> None:
         """
@@ -156,6 +162,15 @@ class MemoryDisk:
         file = self._file(path)
         return file.number, len(file.content), file.overwritten
 
+    def changed_at(self, path: str) -> int:
+        """
+        Return the number of the last change.
+        """
+        node = self._find(path)
+        if node is None:
+            raise _missing(path)
+        return node.changed
+
     def names(self, folder: str) -> list[str]:
         """
         Return the names in a folder.
@@ -199,7 +214,7 @@ class MemoryDisk:
         file = self._made(path)
         file.content = bytearray(content)
         file.synced = len(content) if sync else 0
-        file.overwritten += 1
+        file.overwritten, file.changed = file.overwritten + 1, _tick()
 
     def cut(self, path: str, size: int, *, sync: bool = True) -> None:
         """
@@ -207,6 +222,7 @@ class MemoryDisk:
         """
         file = self._file(path)
         del file.content[size:]
+        file.changed = _tick()
         file.synced = len(file.content) if sync else min(file.synced, size)
 
     def rename(self, old: str, new: str) -> None:
@@ -221,6 +237,7 @@ class MemoryDisk:
             if isinstance(target.entries.get(new_name), _Folder):
                 raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), new)
             target.entries[new_name] = source.entries.pop(name)
+            source.changed = target.changed = _tick()
 
     def sync_folder(self, path: str) -> None:
         """
@@ -262,6 +279,7 @@ class MemoryDisk:
             self._file(path)
             parent, name = self._parent(path)
             del parent.entries[name]
+            parent.changed = _tick()
 
     def remove_tree(self, path: str) -> None:
         """
@@ -271,6 +289,7 @@ class MemoryDisk:
             self._folder(path)
             parent, name = self._parent(path)
             del parent.entries[name]
+            parent.changed = _tick()
 
     def lock(self, folder: str, *, wait: bool = False) -> Lock | None:
         """

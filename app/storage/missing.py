@@ -15,13 +15,15 @@ from typing import Any
 
 from app import errors
 from app.engine import decisions, events, missing_lines, plain
-from app.storage import layout
+from app.storage import authority, events_book, layout
 from app.storage.authority import Authority
 from app.storage.disk import Disk
 from app.storage.events_book import Written
 
 COUNTED = "journal_lines"
 """Field of run.json: lines of steps.jsonl when it was written."""
+
+_MOST_LOOKS = 10
 
 _DECIDED = {
     decisions.DecisionKind.TAKEN: events.EventType.RUN_STARTED,
@@ -46,6 +48,53 @@ def find(files: Disk, found: Authority, written: Written) -> missing_lines.Missi
     for more, told_by in _undecided(found, written, manifest):
         return missing_lines.Missing(file=layout.CONTROL, lines=have, known_lines=have + more, told_by=told_by)
     return None
+
+
+def read(files: Disk, run_id: str, *, deep: bool = False) -> Authority:
+    """
+    Read a run's authority; where lines are known to be gone, the run is paused for that, as its next opening writes.
+
+    Raises:
+        errors.NotFound, errors.JournalCorrupt: as `authority.read`.
+    """
+    found, lost = look(files, run_id, deep=deep)
+    if lost is not None and found.decisions.paused is None:
+        found.decisions.apply(pause(lost, run_id, found.decisions.last_at or found.start.created_at))
+    return found
+
+
+def look(files: Disk, run_id: str, *, deep: bool = False) -> tuple[Authority, missing_lines.Missing | None]:
+    """
+    Read a run's authority, and tell what an unfinished run's journals are known to lack.
+
+    Raises:
+        errors.NotFound, errors.JournalCorrupt: as `authority.read`.
+    """
+    found = authority.read(files, run_id, deep=deep)
+    for _ in range(_MOST_LOOKS):
+        lost = _lost(files, found)
+        if lost is None:
+            break
+        # Whoever only looks does not keep anybody from writing, and what tells of lines is read after them.
+        before, found = found, authority.read(files, run_id, deep=deep)
+        if before.sizes == found.sizes:
+            break
+    return found, lost
+
+
+def parks(decided: decisions.Decisions) -> bool:
+    """
+    Tell whether a run would execute, so that its next opening parks it.
+    """
+    return decided.ended is None and decided.paused is None and decided.cancel_requested_at is None
+
+
+def pause(lost: missing_lines.Missing, run_id: str, at: str) -> dict[str, plain.Json]:
+    """
+    Return the decision that a run waits for a person, because it lacks lines.
+    """
+    error = lost.error(run_id).to_json()
+    return {"kind": decisions.DecisionKind.PAUSED.value, "at": at, "reason": decisions.LINES_MISSING, "error": error}
 
 
 def counted(files: Mapping[str, plain.Json], lines: int) -> Mapping[str, plain.Json]:
@@ -74,6 +123,8 @@ def _undecided(found: Authority, written: Written, manifest: dict[str, Any]) -> 
         return
     kinds = Counter(line.fields["kind"] for line in found.control.lines)
     more = sum(max(0, written.counts.get(type, 0) - kinds[kind]) for kind, type in _DECIDED.items())
+    by_person = sum(line.fields.get("reason") == decisions.PAUSED_BY_PERSON for line in found.control.lines)
+    more += max(0, written.ordered_pauses - by_person)
     if more:
         yield more, layout.EVENTS
     at, error = manifest.get("completed_at"), manifest.get("error")
@@ -86,7 +137,17 @@ def _undecided(found: Authority, written: Written, manifest: dict[str, Any]) -> 
 
 
 def _manifest(files: Disk, run_id: str) -> dict[str, Any]:
-    with contextlib.suppress(FileNotFoundError, ValueError, RecursionError):
+    with contextlib.suppress(OSError, ValueError, RecursionError):
         manifest = json.loads(files.read(f"{layout.run_folder(run_id)}/{layout.MANIFEST}"))
         return manifest if isinstance(manifest, dict) else {}
     return {}
+
+
+def _lost(files: Disk, found: Authority) -> missing_lines.Missing | None:
+    if found.damages or found.decisions.ended is not None:
+        return None
+    try:
+        content = files.read(f"{layout.run_folder(found.run_id)}/{layout.EVENTS}")
+    except OSError:
+        content = b""
+    return find(files, found, events_book.written(content))

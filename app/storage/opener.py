@@ -5,23 +5,21 @@ The opener: takes a run's folder for writing, adopts one that was written by han
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
-import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
 from app import clock, errors
-from app.engine import events, plain, runs, states, stores, views
-from app.storage import adoption, authority, census, chain, damage, disk, layout, opening
+from app.engine import decisions, events, missing_lines, plain, runs, stores
+from app.storage import adoption, authority, census, chain, damage, layout, missing, opening
 from app.storage.bookmarks import Bookmark
 from app.storage.disk import Lock
-from app.storage.events_book import BLOCK, EventsBook
 from app.storage.folder_log import FolderLog
 from app.storage.means import Means
 from app.storage.nursery import Nursery
 from app.storage.opening import Opening
+from app.storage.rechecks import Rechecks
 
 _log = logging.getLogger(__name__)
 
@@ -34,10 +32,24 @@ class Opener:
     Open runs for writing, and know which are open here.
     """
 
-    def __init__(self, means: Means, identity: str, adopt: Adopt | None, ended: dict[str, stores.RunSummary]) -> None:
+    def __init__(
+        self,
+        means: Means,
+        identity: str,
+        adopt: Adopt | None,
+        renew: Callable[[str], Awaitable[None]],
+        ended: dict[str, stores.RunSummary],
+    ) -> None:
+        """
+        Args:
+            renew: Makes the row of a run anew from its folder.
+            ended: Runs that are shown as ended until they have been opened.
+        """
         self._means, self._identity, self._adopt, self._ended = means, identity, adopt, ended
         self.logs: dict[str, FolderLog] = {}
         """Runs open in this store."""
+        self.rechecks = Rechecks(means, self.logs, renew)
+        """What keeps rows in line with folders that somebody has changed."""
         self._closings: set[asyncio.Future[None]] = set()
         self._bookmarks: dict[str, Bookmark] = {}
         self.nursery = Nursery()
@@ -64,15 +76,18 @@ class Opener:
             task.add_done_callback(self._let_go)
             raise
 
-    async def look(self, run_id: str) -> stores.Loaded:
+    async def look(self, run_id: str, *, deep: bool = False) -> stores.Loaded:
         """
         Read a run without taking or changing it.
+
+        Args:
+            deep: Whether blobs are hashed too.
 
         Raises:
             errors.NotFound, errors.JournalCorrupt: as the port says.
         """
         try:
-            return await self._means.workers.run(lambda: authority.read(self._means.disk, run_id).loaded())
+            return await self._means.workers.run(lambda: missing.read(self._means.disk, run_id, deep=deep).loaded())
         except errors.NotFound:
             found, start = await self._by_hand(run_id)
         converted = adoption.convert(found, start, self._now(), inline=True)
@@ -86,7 +101,7 @@ class Opener:
             lock, found = await self._means.workers.run(lambda: self._enter(run_id, bookmark))
             return await self._begin(run_id, lock, found)
         except errors.JournalCorrupt as error:
-            await self._declare_failed(run_id, error)
+            await self.rechecks.declare_failed(run_id, error)
             raise
         except errors.Unreadable as fault:
             self._means.read_faults.wait_for(run_id, fault)
@@ -120,7 +135,17 @@ class Opener:
             log.add_event(events.EventType.RECOVERY_ADOPTED, None, told)
         for record in found.unproven:
             await log.add_receipt(record)
+        if (lost := log.loaded.missing) is not None and missing.parks(log.loaded.decisions):
+            await self._pause(log, lost)
         await self._means.index.add_receipts(found.places)
+
+    async def _pause(self, log: FolderLog, lost: missing_lines.Missing) -> None:
+        # It is shown as paused already; from now on its journal says so too.
+        line = missing.pause(lost, log.run_id, self._now())
+        facts = {name: line[name] for name in ("reason", "error")}
+        if await log.decide(decisions.DecisionKind.PAUSED, facts):
+            log.add_event(events.EventType.RECOVERY_LINES_MISSING, None, lost.error(log.run_id).detail)
+            log.add_event(events.EventType.RUN_PAUSED, None, facts)
 
     def _forget(self, run_id: str, bookmark: Bookmark | None = None) -> None:
         self.logs.pop(run_id, None)
@@ -140,15 +165,15 @@ class Opener:
         # In one job, since a hop costs as much as the opening of a short run.
         lock = opening.take(self._means.disk, run_id)
         try:
-            if self._means.disk.has_file(f"{layout.run_folder(run_id)}/{layout.START}"):
-                if bookmark is not None:
-                    return lock, opening.reopen(self._means, run_id, lock, bookmark)
-                return lock, opening.prepare(self._means, run_id, lock)
-            authority.refuse_lost_start(self._means.disk, run_id)
+            if bookmark is not None:
+                return lock, opening.reopen(self._means, run_id, lock, bookmark)
+            return lock, opening.prepare(self._means, run_id, lock)
+        except errors.NotFound:
+            # It may have been written by hand.
+            return lock, None
         except BaseException:
             lock.release()
             raise
-        return lock, None
 
     # -- adoption
 
@@ -184,44 +209,5 @@ class Opener:
         )
         return found, start
 
-    # -- damage
-
-    async def _declare_failed(self, run_id: str, error: errors.JournalCorrupt) -> None:
-        ending = runs.Transition.end(run_id, states.RunState.FAILED, self._now(), error.code)
-        if not await self._means.index.move(ending):
-            return
-        _log.error("run parked: %s", error.message, extra={"run_id": run_id, "code": error.code})
-        with contextlib.suppress(OSError):
-            await self._means.workers.run(lambda: self._show_failed(run_id, error))
-
-    def _show_failed(self, run_id: str, error: errors.JournalCorrupt) -> None:
-        files, folder = self._means.disk, layout.run_folder(run_id)
-        written = opening.read_written(files, run_id)
-        book = EventsBook(run_id, written, written.last // BLOCK)
-        book.add(self._now(), events.EventType.RECOVERY_CORRUPT, None, error.detail)
-        content = b"".join(line for _, line in book.take()[0])
-        disk.append_whole(files, f"{folder}/{layout.EVENTS}", content, sync=True)
-        at = self._now()
-        manifest = self._manifest(run_id, at)
-        manifest |= {"status": states.RunState.FAILED.value, "phase": None, "error": error.to_json()}
-        manifest |= {"updated_at": at, "completed_at": at}
-        disk.replace(files, f"{folder}/{layout.MANIFEST}", plain.encode(manifest) + b"\n", sync=False)
-
-    def _manifest(self, run_id: str, at: str) -> dict[str, plain.Json]:
-        with contextlib.suppress(FileNotFoundError):
-            return _parsed(self._means.disk.read(f"{layout.run_folder(run_id)}/{layout.MANIFEST}"))
-        with contextlib.suppress(errors.JournalCorrupt):
-            start, _ = authority.read_start(self._means.disk, run_id)
-            return views.manifest(views.RunView(start=start, status=states.RunState.FAILED, updated_at=at))
-        return {}
-
     def _now(self) -> str:
         return clock.stamp(self._means.clock.now())
-
-
-def _parsed(content: bytes) -> dict[str, plain.Json]:
-    try:
-        manifest = json.loads(content)
-    except (ValueError, RecursionError):
-        return {}
-    return manifest if isinstance(manifest, dict) else {}

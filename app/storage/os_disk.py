@@ -19,6 +19,8 @@ from app.storage.disk import AppendFile, Lock, Signature, Syncer, SyncRefused
 _FILE_MODE = 0o600
 _FOLDER_MODE = 0o700
 _CHUNK_BYTES = 1024 * 1024
+# A pipe in the place of a file must not hold a thread for ever.
+_NEITHER_LINK_NOR_WAIT = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _SYNC = getattr(os, "fdatasync", os.fsync)
 _SYNC_FILE_SYSTEM = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
 
@@ -61,7 +63,7 @@ class OsAppendFile:
         if self._closed:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         if self._descriptor < 0:
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NEITHER_LINK_NOR_WAIT
             self._descriptor = os.open(self._path, flags, _FILE_MODE)
         return self._descriptor
 
@@ -136,14 +138,14 @@ class OsDisk:
         """
         Return a file's content.
         """
-        with _opened(self._at(path), os.O_RDONLY | os.O_NONBLOCK) as descriptor:
+        with _opened(self._at(path), os.O_RDONLY) as descriptor:
             return _content(descriptor, offset, size)
 
     def read_settled(self, path: str) -> bytes:
         """
         Sync a file, drop the kernel's copy of it and read it from the disk.
         """
-        with _opened(self._at(path), os.O_RDONLY | os.O_NONBLOCK) as descriptor:
+        with _opened(self._at(path), os.O_RDONLY) as descriptor:
             _settle(descriptor, path)
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -163,6 +165,12 @@ class OsDisk:
         if not stat.S_ISREG(found.st_mode):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return found.st_ino, found.st_size, found.st_mtime_ns
+
+    def changed_at(self, path: str) -> int:
+        """
+        Return when a file or folder was changed, its owner and mode included.
+        """
+        return os.stat(self._at(path), follow_symlinks=False).st_ctime_ns
 
     def names(self, folder: str) -> list[str]:
         """
@@ -293,7 +301,7 @@ def lock(folder: str, *, wait: bool = False) -> OsLock | None:
 
 @contextlib.contextmanager
 def _opened(place: str, flags: int) -> Iterator[int]:
-    descriptor = os.open(place, flags | os.O_NOFOLLOW | os.O_CLOEXEC, _FILE_MODE)
+    descriptor = os.open(place, flags | _NEITHER_LINK_NOR_WAIT, _FILE_MODE)
     try:
         yield descriptor
     finally:

@@ -274,6 +274,17 @@ def _read(files: Disk, session_id: str) -> plans.Plan | None:
     return plan
 
 
+def check(files: Disk, name: str) -> str | None:
+    """
+    Return what is wrong with a plan's file, by the name of its folder; None: nothing.
+    """
+    try:
+        plan = plan_files.read(files.read(f"{layout.PLANS}/{name}/{layout.PLAN}"))
+    except errors.InputRefused as error:
+        return "; ".join(f"{flaw.path}: {flaw.message}" for flaw in error.flaws[:3]) or error.message
+    return None if layout.file_name(plan.session_id) == name else f"is about the session {plan.session_id!r:.80}"
+
+
 def _lost(files: Disk) -> list[str]:
     found: list[str] = []
     with contextlib.suppress(errors.Unreadable):

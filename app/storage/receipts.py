@@ -140,6 +140,22 @@ def flaw(files: Disk, receipt: Mapping[str, Any], filed_under: str) -> str | Non
     return "says something else than the journal of its run" if differs else None
 
 
+def check(files: Disk, name: str) -> tuple[int, int | None, str | None]:
+    """
+    Return how many receipts the file in a session's folder has, and the first line that is none, with the reason.
+    """
+    count = 0
+    for count, (_, line) in enumerate(_lines(files.read(f"{layout.SESSIONS}/{name}/{layout.RECEIPTS}")), start=1):
+        receipt = _parsed(line)
+        if receipt is None:
+            return count, count, "is no receipt"
+        if _folder(receipt.get("session_id")) != f"{layout.SESSIONS}/{name}":
+            return count, count, f"{receipt['receipt_id']} belongs to another session"
+        if _hash(receipt.get("payload")) != receipt.get("sha256"):
+            return count, count, f"{receipt['receipt_id']} holds another payload than its hash says"
+    return count, None, None
+
+
 def sessions(files: Disk) -> list[str]:
     """
     Return the names of all folders of receipts.

@@ -136,7 +136,7 @@ async def test_an_adopted_run_is_a_run_like_any_other(house: House) -> None:
     await log.append_step(houses.step("draft"))
     store = await house.crash()
     loaded = await store.read(HAND)
-    told = await store.verify(HAND)
+    told = await store.care.verify(HAND)
 
     assert [record.key for record in loaded.records] == ["discover", "brief", "draft"]
     assert told["ok"]

@@ -58,7 +58,7 @@ async def test_wherever_a_creation_dies_the_run_is_whole_or_not_there(house: Hou
     assert found in ([], [RUN])
     assert again.existed == bool(found)
     assert [run.run_id for run in await store.list_runs(RunQuery())] == [again.run_id]
-    assert (await store.verify(again.run_id))["ok"]
+    assert (await store.care.verify(again.run_id))["ok"]
     assert house.passed.points[point]
     assert layout.run_ids(house.files().names("runs")) == [again.run_id]
 
@@ -141,7 +141,7 @@ async def test_a_line_that_failed_does_not_come_back(house: House) -> None:
     store = await house.crash()
 
     assert keys(await store.read(RUN)) == ["a", "b"]
-    assert (await store.verify(RUN))["ok"]
+    assert (await store.care.verify(RUN))["ok"]
 
 
 # -- what people do to runs that are in the log
@@ -169,7 +169,7 @@ async def test_a_repair_stays_as_it_was_made(house: House) -> None:
         await log.append_step(houses.step(key))
     await log.close()
     house.change("steps.jsonl", lambda content: content.replace(b'"step_id":"b"', b'"step_id":"X"'))
-    await house.store.repair(RUN)
+    await house.store.care.repair(RUN)
     store = await house.crash()
 
     assert keys(await store.read(RUN)) == ["a"]
@@ -218,7 +218,7 @@ async def test_a_new_run_is_no_hindrance_to_whoever_looks_after_it(house: House)
     with pytest.raises(errors.WrongState):
         await store.delete(RUN)
     await store.create(houses.start("second"))
-    await store.repair("second")
+    await store.care.repair("second")
     log = await store.open(RUN)
 
     assert log.loaded.decisions.status is RunState.PENDING

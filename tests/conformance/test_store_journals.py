@@ -385,7 +385,7 @@ async def test_a_line_whose_output_does_not_fit_runs_again(house: House) -> None
 async def test_a_run_has_one_writer(house: House) -> None:
     """A run that is open cannot be opened, deleted or repaired; it can be read, and after closing opened again."""
     log = await houses.begun(house)
-    for asked in (house.store.open(RUN), house.store.delete(RUN), house.store.repair(RUN)):
+    for asked in (house.store.open(RUN), house.store.delete(RUN), house.store.care.repair(RUN)):
         with pytest.raises(errors.Conflict) as caught:
             await asked
         assert caught.value.code == "run_busy"

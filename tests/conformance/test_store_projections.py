@@ -275,8 +275,8 @@ async def test_snapshots_are_written_when_asked_for(house: House) -> None:
     log = await houses.begun(house)
     await log.rest()
     log.refresh(lambda: {"state.json": {"x": 1}})
-    await house.store.show(RUN)
-    await house.store.show("another")
+    await house.store.care.show(RUN)
+    await house.store.care.show("another")
 
     assert json.loads(house.content("state.json")) == {"x": 1}
 
@@ -377,8 +377,8 @@ async def test_nothing_can_be_read_of_no_run(house: House) -> None:
         store.read_snapshots("none"),
         store.summary("none"),
         store.delete("none"),
-        store.verify("none"),
-        store.repair("none"),
+        store.care.verify("none"),
+        store.care.repair("none"),
     ):
         with pytest.raises(errors.NotFound):
             await asked

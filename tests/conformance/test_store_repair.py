@@ -46,8 +46,8 @@ async def test_a_sound_run_is_told_to_be(house: House) -> None:
     """Nothing is wrong with an undamaged run, and repairing it changes nothing."""
     await three_steps(house)
     before = house.content("steps.jsonl"), house.content("control.jsonl")
-    told = await house.store.verify(RUN)
-    repaired = await house.store.repair(RUN)
+    told = await house.store.care.verify(RUN)
+    repaired = await house.store.care.repair(RUN)
 
     assert told["ok"]
     assert states(told) == {"start.json": "ok", "steps.jsonl": "ok", "control.jsonl": "ok"}
@@ -56,14 +56,29 @@ async def test_a_sound_run_is_told_to_be(house: House) -> None:
 
 
 async def test_a_torn_end_is_no_damage(house: House) -> None:
-    """A torn end is told as what it is: the next opening cuts it off."""
+    """What was written behind the last confirmed line and is torn is told as what it is: the next opening cuts it."""
     await three_steps(house)
-    house.change("steps.jsonl", lambda content: content[:-5])
-    told = await house.store.verify(RUN)
+    house.change("steps.jsonl", lambda content: content + content[:20])
+    told = await house.store.care.verify(RUN)
 
     assert told["ok"]
     assert states(told)["steps.jsonl"] == "torn"
-    assert told["files"][1]["line"] == 3
+    assert told["files"][1]["line"] == 4
+
+
+async def test_a_confirmed_line_that_is_torn_is_told(house: House) -> None:
+    """Where something else knows of a line that is gone, the run is shown as paused for that, and told as damaged."""
+    await three_steps(house)
+    house.change("steps.jsonl", lambda content: content[:-5])
+    told = await house.store.care.verify(RUN)
+    shown = (await house.store.read(RUN)).decisions
+    repaired = await house.store.care.repair(RUN)
+
+    assert (told["state"], states(told)["steps.jsonl"]) == ("damaged", "corrupt")
+    assert (shown.status, shown.paused) == (RunState.PAUSED, "journal_lines_missing")
+    assert (repaired["changed"], repaired["status"]) == (True, "paused")
+    assert (await house.store.care.verify(RUN))["ok"]
+    assert (await house.store.read(RUN)).decisions.paused == "repaired"
 
 
 @pytest.mark.parametrize(("name", "kept"), [("steps.jsonl", 1), ("control.jsonl", 1)])
@@ -72,8 +87,8 @@ async def test_a_repair_keeps_what_is_before_the_damage(house: House, name: str,
     await three_steps(house)
     house.change(name, line_changed(1))
     damaged = house.content(name)
-    found = await house.store.verify(RUN)
-    told = await house.store.repair(RUN)
+    found = await house.store.care.verify(RUN)
+    told = await house.store.care.repair(RUN)
     file = next(file for file in told["files"] if file["file"] == name)
     log = await house.store.open(RUN)
     again = await log.append_step(houses.step("z"))
@@ -92,7 +107,7 @@ async def test_an_ending_that_no_longer_fits_goes(house: House) -> None:
     """Where lines of a finished run are lost its ending is dropped with them, and the run waits paused."""
     await houses.ended(house, "a", "b", "c")
     house.change("steps.jsonl", line_changed(1))
-    await house.store.repair(RUN)
+    await house.store.care.repair(RUN)
     loaded = await house.store.read(RUN)
 
     assert [record.key for record in loaded.records] == ["a"]
@@ -111,7 +126,7 @@ async def test_a_lost_blob_costs_the_lines_from_its_own_on(house: House) -> None
     await log.append_step(houses.step("c"))
     await log.close()
     house.remove(f"blobs/{blob.sha256}")
-    await house.store.repair(RUN)
+    await house.store.care.repair(RUN)
 
     assert [record.key for record in (await house.store.read(RUN)).records] == ["a"]
 
@@ -120,7 +135,7 @@ async def test_a_missing_journal_is_begun_anew(house: House) -> None:
     """Where a journal is gone, repair begins an empty one."""
     await three_steps(house)
     house.remove("steps.jsonl")
-    await house.store.repair(RUN)
+    await house.store.care.repair(RUN)
     loaded = await house.store.read(RUN)
 
     assert list(loaded.records) == []
@@ -132,7 +147,7 @@ async def test_repairs_are_kept_apart(house: House) -> None:
     await three_steps(house)
     for _ in range(2):
         house.change("control.jsonl", line_changed(0))
-        await house.store.repair(RUN)
+        await house.store.care.repair(RUN)
     names = house.files().names(f"runs/{RUN}")
 
     assert {"control.jsonl.damaged-1", "control.jsonl.damaged-2"} <= set(names)
@@ -154,7 +169,7 @@ async def test_a_run_is_found_by_its_key_while_it_is_repaired(house: House, monk
 
     for name in ("remove_run", "add_missing", "apply", "put_run"):
         monkeypatch.setattr(index, name, watched(getattr(index, name)))
-    await house.store.repair(RUN)
+    await house.store.care.repair(RUN)
 
     assert found
     assert set(found) == {RUN}
@@ -165,9 +180,9 @@ async def test_without_a_start_there_is_nothing_to_repair(house: House) -> None:
     """A start.json that cannot be read is reported, and repair refuses to guess."""
     await three_steps(house)
     house.put("start.json", b"{")
-    told = await house.store.verify(RUN)
+    told = await house.store.care.verify(RUN)
     with pytest.raises(errors.JournalCorrupt):
-        await house.store.repair(RUN)
+        await house.store.care.repair(RUN)
 
     assert not told["ok"]
     assert states(told) == {"start.json": "corrupt"}
@@ -180,7 +195,7 @@ async def test_a_repair_after_a_failed_opening_brings_the_run_back(house: House)
     with pytest.raises(errors.JournalCorrupt):
         await house.store.open(RUN)
     parked = await house.store.list_unfinished()
-    await house.store.repair(RUN)
+    await house.store.care.repair(RUN)
 
     assert parked == []
     assert [run.run_id for run in await house.store.list_unfinished()] == [RUN]

@@ -152,6 +152,13 @@ class _Server(uvicorn.Server):
         yield
 
 
+async def moment() -> None:
+    """
+    Let others go on before something that changes unannounced is looked at again.
+    """
+    await asyncio.sleep(0.02)
+
+
 def chosen(project: Project, **overrides: Any) -> settings.Settings:
     """
     Return the settings of a service over a project.

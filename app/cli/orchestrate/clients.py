@@ -90,7 +90,7 @@ class WorkflowClient(local.FolderClient):
         """
         Write the run's files out as they should stand now.
         """
-        await self._room.store.show(run_id)
+        await self._room.store.care.show(run_id)
 
     async def send_on(self, run_id: str, request: requests.ResumeRequest) -> None:
         """

@@ -5,6 +5,7 @@ Orders: what people decide about a run, each durable before it is answered.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
@@ -66,6 +67,13 @@ class Orders:
             await self._let_end(run_id)
         return await self._carry_out(run_id, self._resume(run_id, how))
 
+    async def reload(self, run_id: str) -> None:
+        """
+        Load a run that is queued or asleep, because its folder was changed.
+        """
+        if (stay := self._house.stays.get(run_id)) is not None and stay.runner is None:
+            await self._given.carry_out(self._reload(run_id), f"reload {run_id}")
+
     async def cancel_children(self, run_id: str) -> None:
         """
         Cancel every unfinished run that a run has started.
@@ -114,7 +122,9 @@ class Orders:
     # -- cancel
 
     async def _cancel(self, run_id: str) -> states.RunState:
-        stay = self._house.stays.get(run_id) or self._house.admit(await self._unfinished(run_id))
+        stay = self._house.stays.get(run_id)
+        if stay is None:
+            stay = self._admitted(await self._unfinished(run_id))
         log = await self._house.take_up(stay)
         try:
             await self._write_cancel(log)
@@ -148,7 +158,7 @@ class Orders:
             summary = await self._unfinished(run_id)
             if summary.status == states.RunState.PAUSED or summary.owner == "foreign":
                 raise _wrong(run_id, summary.status, "paused")
-            stay = self._house.admit(summary)
+            stay = self._admitted(summary)
         log = await self._house.take_up(stay)
         try:
             if not (interrupt and _is_pausing(log, stay)):
@@ -186,6 +196,10 @@ class Orders:
         if summary.owner != "service":
             raise _wrong(run_id, summary.status, "unpaused: it is another's, resume takes it over")
         async with self._opened(run_id) as log:
+            if log.loaded.missing is not None and summary.error_code != decisions.LINES_MISSING:
+                # Whoever has not been told of it must not let the run go past it.
+                await log.move(runs.Transition.pause(run_id, self._now(), decisions.LINES_MISSING))
+                raise errors.WrongState(log.loaded.missing.error(run_id).message, detail={"status": "paused"})
             parked = summary.status == states.RunState.PAUSED or run_id in self._house.parked
             if log.loaded.decisions.paused is not None or not parked:
                 await self._write_unpause(log)
@@ -237,6 +251,19 @@ class Orders:
             raise _wrong(run_id, ended.status, "resumed")
 
     # -- small change
+
+    async def _reload(self, run_id: str) -> None:
+        async with self._house.turns.of(run_id):
+            stay = self._house.stays.get(run_id)
+            if stay is None or stay.runner is not None:
+                return
+            with contextlib.suppress(errors.ControlRoomError, errors.StorageFault):
+                await self._house.take_up(stay)
+                self._house.go_on(stay)
+
+    def _admitted(self, summary: stores.RunSummary) -> Stay:
+        # It may have been queued while its row was read.
+        return self._house.stays.get(summary.run_id) or self._house.admit(summary)
 
     async def _unfinished(self, run_id: str) -> stores.RunSummary:
         summary = await self._store.summary(run_id)

@@ -152,6 +152,12 @@ class Pool:
         """
         return await self._orders.resume(run_id, how)
 
+    async def reload(self, run_id: str) -> None:
+        """
+        Load a run that is queued or asleep, because its folder was changed.
+        """
+        await self._orders.reload(run_id)
+
     # -- gates
 
     async def decide(self, run_id: str, key: str, answer: engine_gates.Answer, attempt: int | None = None) -> None:

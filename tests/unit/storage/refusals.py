@@ -52,7 +52,7 @@ async def refused(
             await log.append_step(line)
     rooms.append(await store.has_room())
     await log.close()
-    told = await store.verify(RUN)
+    told = await store.care.verify(RUN)
     loaded = await store.read(RUN)
     await store.close()
     return {"faults": faults, "rooms": rooms, "ok": told["ok"], "steps": [record.key for record in loaded.records]}

@@ -373,7 +373,7 @@ class Story:
         assert set(found) <= set(self.asked[run_id])
         assert self.often or found == self.asked[run_id][: len(found)]
         self.asked[run_id], self.answered[run_id], self.decided[run_id] = list(found), found, log._control.count
-        assert (await self.store.verify(run_id))["ok"]
+        assert (await self.store.care.verify(run_id))["ok"]
         assert (await self.store.summary(run_id)).status == "pending"
 
     async def look_for_others(self) -> None:

@@ -105,7 +105,7 @@ async def check(store: Any, told: list[str]) -> None:
     assert loaded.decisions.ended is not None or unfinished == [RUN]
     assert "issue" not in told or (store._directory.path / "issues" / "iss_1.json").exists()
     await check_plan(store, told)
-    assert (await store.verify(RUN))["ok"]
+    assert (await store.care.verify(RUN))["ok"]
     await check_continued(store, keys)
 
 
