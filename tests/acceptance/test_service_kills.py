@@ -66,6 +66,22 @@ SPECIFIED = (
 )
 """Fields of a journal line that execution-modes, appendix A, names."""
 
+MANIFEST = (
+    "run_id",
+    "recipe_id",
+    "session_id",
+    "status",
+    "created_at",
+    "updated_at",
+    "completed_at",
+    "task",
+    "current_step_index",
+    "total_steps",
+    "phase",
+    "error",
+)
+"""Fields of run.json that it names."""
+
 
 Left = dict[str, Any]
 
@@ -220,8 +236,8 @@ def test_a_folder_written_by_hand_goes_on(tmp_path: Path, undisturbed: Left) -> 
     (hand / "steps.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     slots = json.loads((made / "cache.json").read_text())
     (hand / "cache.json").write_text(json.dumps({name: slots[name] for name in ("discovery", "outline_beat")}))
-    manifest = json.loads((made / "run.json").read_text())
-    manifest |= {
+    written = json.loads((made / "run.json").read_text())
+    manifest = {name: written[name] for name in MANIFEST} | {
         "run_id": "run_abc123",
         "status": "running",
         "completed_at": None,
