@@ -154,12 +154,12 @@ def _covers(cited: set[tuple[str, int]], spots: Sequence[set[tuple[str, int]]], 
     return sum(bool(cited & spot) for spot in spots) >= min(needed, len({frozenset(spot) for spot in spots}))
 
 
-def books(half: str, corpus: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+def books(part: str, corpus: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """
-    Yield the folder and the truth of each book of a half.
+    Yield the folder and the truth of each book of a part.
     """
-    for truth in sorted((corpus / half).glob("*.truth.json")):
-        folder = corpus / half / truth.name.removesuffix(".truth.json")
+    for truth in sorted((corpus / part).glob("*.truth.json")):
+        folder = corpus / part / truth.name.removesuffix(".truth.json")
         yield folder, json.loads(truth.read_text())
 
 
@@ -254,7 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Score a part of the corpus and print its table.
     """
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=["first", "second", "passages"])
+    parser.add_argument("part", choices=["first", "second", "third", "passages"])
     parser.add_argument("--corpus", type=Path, default=CORPUS)
     parser.add_argument("--book")
     parser.add_argument("--record", action="store_true", help="keep what was found as the floor that a test holds")

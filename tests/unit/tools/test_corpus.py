@@ -10,14 +10,14 @@ import pytest
 
 from tests.corpus import scoring
 
-HALVES = ("first", "second")
+PARTS = ("first", "second", "third")
 FLOOR = {
     book: found
-    for half in HALVES
-    for book, found in json.loads((scoring.CORPUS / f"{half}.found.json").read_text()).items()
+    for part in PARTS
+    for book, found in json.loads((scoring.CORPUS / f"{part}.found.json").read_text()).items()
 }
 SHORT_FLOOR = json.loads((scoring.CORPUS / "passages.found.json").read_text())
-BOOKS = [book for half in HALVES for book in scoring.books(half, scoring.CORPUS)]
+BOOKS = [book for part in PARTS for book in scoring.books(part, scoring.CORPUS)]
 
 
 @pytest.mark.parametrize(("folder", "truth"), BOOKS, ids=[folder.name for folder, _ in BOOKS])
