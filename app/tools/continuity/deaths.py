@@ -236,7 +236,9 @@ def _seen(passage: Passage, roster: Roster) -> Iterator[Fact]:
             if roster.is_person(number) and not _NOT_SEEN.search(
                 f"{before} {acts}{text[match.end() : match.end() + 12]}"
             ):
-                yield _fact(passage, roster, number, sure, "alive")
+                # A pronoun too easily means somebody else: only a name is evidence of a life.
+                named = "~" not in match["p"] or re.search(rf"@{number}\b(?!')", text[: match.start("p")])
+                yield _fact(passage, roster, number, sure and bool(named), "alive")
                 return
 
 
