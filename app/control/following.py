@@ -5,7 +5,7 @@ Following: wait for a run's next change, and for its events as they are written.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from typing import TypeAlias
 
@@ -147,10 +147,17 @@ class Follower:
 
     async def _own(self, run_id: str, position: int) -> AsyncGenerator[Batch, None]:
         with suppress(errors.NotFound):
-            while page := await self._store.read_events(run_id, position, PAGE_EVENTS):
+            while page := await self._page(run_id, position):
                 for batch in batches(page):
                     yield batch
                 position = page[-1].seq
+
+    async def _page(self, run_id: str, position: int) -> Sequence[events.Event]:
+        while not self.released:
+            with suppress(errors.Unreadable):
+                return await self._store.read_events(run_id, position, PAGE_EVENTS)
+            await patience.first(self._clock.sleep(TICK_SECONDS), self._released.wait())
+        return ()
 
     # -- filling a feed
 
@@ -180,7 +187,10 @@ class Follower:
         quiet_since_the_end = 0
         while quiet_since_the_end < 2:
             began, since, position = loop.time(), self._engine.change_number(run_id), feed.position
-            over = await self._tell_written(run_id, feed, finished)
+            over = False
+            # Read again in a moment; followers get signs of life meanwhile.
+            with suppress(errors.Unreadable):
+                over = await self._tell_written(run_id, feed, finished)
             quiet = feed.position == position
             if quiet and self._clock.monotonic() - told_at >= SILENCE_SECONDS:
                 await feed.tell([])

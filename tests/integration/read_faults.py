@@ -25,6 +25,8 @@ class ReadFaults:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._refused: dict[str, tuple[int, tuple[str, ...]]] = {}
+        self.count = 0
+        """How often something was refused."""
         checked = {name: self._checking(getattr(os, name)) for name in CALLS}
         monkeypatch.setattr(os_disk, "os", types.SimpleNamespace(**(vars(os) | checked)))
 
@@ -45,6 +47,7 @@ class ReadFaults:
             reads = call.__name__ != "open" or not args or args[0] & os.O_ACCMODE == os.O_RDONLY
             for ending, (code, calls) in self._refused.items():
                 if reads and call.__name__ in calls and str(path).endswith(ending):
+                    self.count += 1
                     raise OSError(code, os.strerror(code), str(path))
             return call(path, *args, **options)
 

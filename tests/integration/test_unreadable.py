@@ -132,6 +132,22 @@ async def test_an_unfinished_run_waits_until_it_can_be_read(
         assert (await listed(service, run_id))["unreadable"] is None
 
 
+async def test_a_stream_waits_until_its_events_can_be_read(project: projects.Project, faults: ReadFaults) -> None:
+    """Following a run whose events cannot be read neither breaks off nor ends; they all come once they can be read."""
+    async with served.in_process(project) as service:
+        run_id = (await service.run("quick"))["run_id"]
+        address = f"/api/runs/{run_id}/events"
+        whole = (await service.http.get(address)).text
+        faults.refuse(f"{run_id}/events.jsonl")
+        following = asyncio.create_task(service.http.get(address))
+        async with asyncio.timeout(served.PATIENCE_SECONDS):
+            while not faults.count:
+                await served.moment()
+        faults.lift()
+
+        assert (await following).text == whole
+
+
 async def test_a_run_without_a_row_is_shown_and_its_key_is_not_given_twice(
     project: projects.Project, faults: ReadFaults
 ) -> None:
