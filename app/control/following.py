@@ -5,7 +5,7 @@ Following: wait for a run's next change, and for its events as they are written.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager, suppress
 from typing import TypeAlias
 
@@ -152,12 +152,12 @@ class Follower:
                     yield batch
                 position = page[-1].seq
 
-    async def _page(self, run_id: str, position: int) -> Sequence[events.Event]:
+    async def _page(self, run_id: str, position: int) -> _Told:
         while not self.released:
             with suppress(errors.Unreadable):
                 return await self._store.read_events(run_id, position, PAGE_EVENTS)
             await patience.first(self._clock.sleep(TICK_SECONDS), self._released.wait())
-        return ()
+        return []
 
     # -- filling a feed
 
