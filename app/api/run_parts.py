@@ -130,7 +130,7 @@ async def show_log(
     Show a prompt, a reply or an output, masked as it was written.
     """
     content = await desk.runs.log(run_id, name)
-    return Response(content, headers={"X-Content-Type-Options": "nosniff"}, media_type="text/plain")
+    return Response(content, media_type="text/plain")
 
 
 def _etag(lines: Sequence[records.Record]) -> str:

@@ -181,7 +181,7 @@ async def _store(
         workspaces=reference.workspaces,
         clock=world.clock,
     )
-    if use.look_only and not (chosen.project.data_directory / "runs").is_dir():
+    if use.look_only and not _has_runs(chosen.project.data_directory / "runs"):
         nothing = memory.MemoryStore(clock=world.clock)
         await closing.enter_async_context(nothing)
         return nothing
@@ -197,6 +197,11 @@ async def _store(
     closing.push_async_callback(opened.close)
     await opened.start(serve=use.address is not None)
     return opened
+
+
+def _has_runs(folder: Path) -> bool:
+    # A first use that found no room may have left the folder behind.
+    return folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir())
 
 
 async def _supervisor(

@@ -5,6 +5,7 @@ The data directory: its folders, its identity, and which process is its service.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -146,6 +147,9 @@ class DataDirectory:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+                # The lock's file would have to be made: there has not been a service yet.
+                return None
             # Nobody who cannot look may say that there is no service.
             raise room.unusable(self.path, error) from error
         if lock is not None:

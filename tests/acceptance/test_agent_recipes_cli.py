@@ -327,7 +327,7 @@ def test_a_broken_recipe_is_exit_code_1(project: Project):
         (("small", *SAID, "--working-dir", "nowhere"), "--working-dir 'nowhere' is no folder"),
         (("small", *SAID, "--working-dir", "file"), "--working-dir 'file' is no folder"),
         (("small", *SAID, "--working-dir", ""), "--working-dir '' is no folder"),
-        (("small", *SAID, "--working-dir", ".control-room"), "the service's own data"),
+        (("small", *SAID, "--working-dir", ".control-room"), "is in a reserved folder"),
     ],
 )
 def test_what_cannot_begin_is_exit_code_5(project: Project, arguments: tuple[str, ...], told: str):

@@ -209,7 +209,7 @@ async def test_a_damaged_file_is_told(cabin: Cabin, name: str, content: bytes) -
     with pytest.raises(errors.AgentFailed) as told:
         await reading[name](TALK)
 
-    assert (told.value.code, told.value.detail) == ("agent_session_damaged", {"file": cabin.path(name)})
+    assert (told.value.code, told.value.detail["file"]) == ("agent_session_damaged", cabin.path(name))
     assert cabin.disk.read(cabin.path(name)) == content
 
 

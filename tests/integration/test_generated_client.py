@@ -125,6 +125,9 @@ def _a_run(client: Generated) -> str:
     client.call("show_slot", run_id=run_id, slot="discovery")
     names = client.call("list_logs", run_id=run_id)
     text = client.call("show_log", run_id=run_id, name=names[0])
+    client.call("verify_run", run_id=run_id)
+    client.call("verify_all", limit=1)
+    client.call("repair_run", run_id=run_id, body={"dry_run": True})
     receipts = client.call("list_receipts", run_id=run_id)
     receipt = client.call("show_receipt", receipt_id=receipts[0].receipt_id)
 

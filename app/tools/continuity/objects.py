@@ -262,6 +262,7 @@ def _ends(
             thing = things[int(match["t"])]
             if (
                 sure
+                and "~" not in match["p"]
                 and not facts.is_unreal(_with(passage, text), match.start(), match.end())
                 and not _is_meant(text, match)
             ):

@@ -30,6 +30,7 @@ STATUSES = {
     "JournalCorrupt": 409,
     "NoRoom": 507,
     "StorageFault": 507,
+    "WorkspaceFault": 507,
     "Unavailable": 503,
     "Unreadable": 503,
     "InterruptionFault": 503,

@@ -202,7 +202,10 @@ def test_the_reference_names_every_code():
     sources = [*shared, *(ROOT / "app/dialects/control_room").glob("*.py")]
     text = "".join(path.read_text(encoding="utf-8") for path in sources)
     text += (ROOT / "app/engine/json_text.py").read_text(encoding="utf-8")
-    codes = set(re.findall(r'(?:flaw\([^"\n]*?|_code = |code=|yield |return )"([a-z]+_[a-z_]+|syntax)"', text))
+    # A bound of request bodies alone.
+    codes = {"too_many_values"} ^ set(
+        re.findall(r'(?:flaw\([^"\n]*?|_code = |code=|yield |return )"([a-z]+_[a-z_]+|syntax)"', text)
+    )
     told = set(re.findall(r"`([a-z_]+)`", REFERENCE.read_text(encoding="utf-8")))
 
     assert len(codes) > 20
