@@ -112,6 +112,41 @@ class _SweptDisk(OsDisk):
         return super().lock(folder, wait=wait)
 
 
+class ReadsNoted(FolderStore):
+    """
+    A store that notes every file it reads.
+    """
+
+    def __init__(self, place: Path) -> None:
+        directory = DataDirectory(place, clock=clock.SystemClock(), ids=clock.RandomIds())
+        super().__init__(directory, SqlIndex(directory.index_url()), clock=clock.SystemClock())
+        self.disk = _NotingDisk(place)
+
+    def read_of(self, run_id: str) -> list[str]:
+        """
+        Return the paths in the folder of a run that were read until now.
+        """
+        return [path for path in self.disk.looked_at if path.startswith(f"{layout.run_folder(run_id)}/")]
+
+    def _prepare(self) -> tuple[Means, str]:
+        means, identity = super()._prepare()
+        return dataclasses.replace(means, disk=self.disk), identity
+
+
+class _NotingDisk(OsDisk):
+    def __init__(self, place: Path) -> None:
+        super().__init__(place)
+        self.looked_at: list[str] = []
+
+    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
+        self.looked_at.append(path)
+        return super().read(path, offset, size)
+
+    def read_settled(self, path: str) -> bytes:
+        self.looked_at.append(path)
+        return super().read_settled(path)
+
+
 def started(program: str, *arguments: str) -> subprocess.Popen[str]:
     """Start a process."""
     command = [sys.executable, "-c", program, *arguments]
@@ -173,16 +208,19 @@ async def test_finished_runs_are_not_read_at_start(tmp_path: Path) -> None:
         await store.create(houses.start(name))
     log = await store.open("ended")
     await houses.end(log)
+    log.refresh(lambda: {"run.json": {"status": "done"}})
     await log.close()
     await store.close()
-    spoil(tmp_path / "runs" / "ended" / "start.json")
-    store = lives.store_in(tmp_path)
-    await store.start()
-    unfinished = [run.run_id for run in await store.list_unfinished()]
-    statuses = {run.run_id: run.status for run in await store.list_runs(RunQuery())}
-    await store.close()
+    noting = ReadsNoted(tmp_path)
+    await noting.start()
+    unfinished = [run.run_id for run in await noting.list_unfinished()]
+    statuses = {run.run_id: run.status for run in await noting.list_runs(RunQuery())}
+    read = {name: noting.read_of(name) for name in statuses}
+    await noting.close()
 
     assert unfinished == ["going"]
+    assert read["going"]
+    assert read["ended"] == []
     assert statuses == {"ended": "done", "going": "pending"}
 
 
@@ -204,8 +242,3 @@ async def test_a_service_has_its_log_from_the_moment_it_is_let_in(tmp_path: Path
 def lives_names(place: Path) -> list[str]:
     """Return the names in the folder of runs."""
     return [path.name for path in (place / "runs").iterdir()]
-
-
-def spoil(file: Path) -> None:
-    """Make a file unreadable for a run."""
-    file.write_bytes(b"{")
