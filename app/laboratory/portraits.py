@@ -23,6 +23,7 @@ _PASSING = ("receipt_id", "created_at", "started_at", "completed_at")
 _ISSUE = ("title", "kind", "status", "session_id", "key")
 _RECEIPT_ID = re.compile("rcpt_[0-9a-f]+")
 _RUN_ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[a-z0-9]{6}")
+_ISSUE_ID = re.compile("iss_[0-9a-f]+")
 
 Portrait = dict[str, Any]
 
@@ -135,8 +136,9 @@ def _line(record: records.Record) -> dict[str, Any]:
 
 
 def _nameless(text: str) -> str:
-    # A run whose start was refused is asked for again and has another id then, as have the files that are named for it.
-    return _RUN_ID.sub("run", text)
+    # A run whose start was refused is asked for again and has another id then, as have its issue and the files that are
+    # named for it.
+    return _ISSUE_ID.sub("iss", _RUN_ID.sub("run", text))
 
 
 def _lasting(slot: dict[str, Any]) -> dict[str, Any]:
