@@ -31,7 +31,7 @@ class Workspaces:
         Raises:
             errors.ToolFailed: `workspace_not_allowed`.
         """
-        folder = Path(run.working_dir)
+        folder = Path(run.working_dir).absolute()
         try:
             # A run is begun with the folder itself: a link that is there now was put in its place.
             is_itself = folder.resolve() == folder
@@ -53,5 +53,5 @@ class Workspaces:
 
 
 def _granted(folder: Path, run: runs.RunStart) -> tuple[str, ...]:
-    own = Path(run.folder or "/") / runs.ARTIFACTS
+    own = Path(run.folder or "/").absolute() / runs.ARTIFACTS
     return own.relative_to(folder).parts if own.is_relative_to(folder) else ()
