@@ -214,8 +214,8 @@ def test_a_sample_of_a_plan_holds(tmp_path: Path, sample: int) -> None:
     project = _team(tmp_path / "project")
     replies = tmp_path / "replies.json"
     tasks = [
-        {"id": 1, "description": "small task: the gate", "deps": [], "dod": "", "args": {"words": "gate"}},
-        {"id": 2, "description": "small task: the way", "deps": [1], "dod": "", "args": {"words": "way"}},
+        {"id": 1, "description": "small task: the gate", "deps": [], "dod": "It is.", "args": {"words": "gate"}},
+        {"id": 2, "description": "small task: the way", "deps": [1], "dod": "It is.", "args": {"words": "way"}},
     ]
     replies.write_text(json.dumps({"chief": json.dumps({"tasks": tasks}), "*": "Kael stands before the gate."}))
     chosen = settings.load(project=project.path, home=tmp_path)
