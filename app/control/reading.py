@@ -272,7 +272,7 @@ class Reader:
             start=start,
             status=states.RunState.FAILED if damaged else states.RunState(row.status),
             reason=None if damaged or unreadable else error.code,
-            error=None if unreadable else error.to_json(),
+            error=_last_known(row) if unreadable else error.to_json(),
             updated_at=row.updated_at,
             completed_at=row.completed_at,
             unreadable=unreadable,
@@ -284,6 +284,14 @@ class Reader:
         if slot.blob is not None:
             facts["text"] = await self._store.read_blob(run_id, slot.blob)
         return facts
+
+
+def _last_known(row: stores.RunSummary) -> dict[str, plain.Json] | None:
+    # The list shows the code; what else is known of the error lies in the folder.
+    if row.error_code is None:
+        return None
+    message = "The run's folder tells more, and cannot be read now."
+    return errors.ControlRoomError(message, code=row.error_code).to_json()
 
 
 def check_run_id(run_id: str) -> None:
