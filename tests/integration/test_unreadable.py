@@ -105,6 +105,21 @@ async def test_an_ended_run_that_cannot_be_read_stays_what_it_was(
         assert (await service.http.delete(f"/api/runs/{run_id}")).status_code == 204
 
 
+async def test_a_failed_run_that_cannot_be_read_keeps_its_code(project: projects.Project, faults: ReadFaults) -> None:
+    """Why it failed is shown as the list knows it."""
+    project.say("draft", text="")
+    async with served.in_process(project) as service:
+        run_id = (await service.run("draft", args=ARRIVAL))["run_id"]
+        before = await service.show(run_id)
+    faults.refuse(f"{run_id}/start.json", errno.EIO)
+    async with served.in_process(project) as service:
+        shown, row = await service.show(run_id), await listed(service, run_id)
+
+    assert (before["status"], shown["status"], row["status"]) == ("failed",) * 3
+    assert shown["unreadable"]["file"] == "start.json"
+    assert shown["error"]["code"] == row["error_code"] == before["error"]["code"]
+
+
 @pytest.mark.parametrize("file", ["start.json", "steps.jsonl", "control.jsonl", "events.jsonl"])
 async def test_an_unfinished_run_waits_until_it_can_be_read(
     project: projects.Project, faults: ReadFaults, file: str
