@@ -19,7 +19,7 @@ from typing import Any
 
 from app import bootstrap, errors
 from app.control import requests
-from app.engine import stores
+from app.engine import states, stores
 from app.laboratory import lives, trials
 from app.laboratory.experiment import Experiment
 from app.laboratory.fragile_disk import END, FragileDisk, Operation, Trouble
@@ -160,7 +160,9 @@ class Watched(Machine):
         if shown not in listed:
             self.differences.append(f"listed as {listed}, shown as {shown}")
         await self._judge("verify", room.store.care.verify(run_id))
-        await self._judge("resume", room.runs.resume(run_id, requests.ResumeRequest()))
+        if states.RunState.FAILED.value not in (detail["status"], after["status"]):
+            # One that has failed would be sent on by it.
+            await self._judge("resume", room.runs.resume(run_id, requests.ResumeRequest()))
         await self._judge("repair", room.store.care.repair(run_id))
         await self._judge("steps", room.runs.steps(run_id))
 
