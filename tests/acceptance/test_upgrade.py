@@ -71,7 +71,9 @@ def test_unfinished_runs_are_finished(kept: programs.Project) -> None:
 
     left = {run_id: status for run_id, status in KEPT["statuses"].items() if status in ("done", "failed", "cancelled")}
 
-    assert rows.keys() == KEPT["statuses"].keys()
+    assert rows.keys() >= KEPT["statuses"].keys()
+    # The plan may have begun its next task by then.
+    assert {rows[run_id]["session_id"] for run_id in rows.keys() - KEPT["statuses"].keys()} <= {KEPT["plan"]}
     assert {run_id: rows[run_id]["status"] for run_id in left} == left
     assert receipts >= set(KEPT["receipts"])
     assert (issue["title"], len(issue["notes"])) == ("The lantern", 1)
