@@ -181,11 +181,11 @@ async def _store(
         workspaces=reference.workspaces,
         clock=world.clock,
     )
-    if use.look_only and not _has_runs(chosen.project.data_directory / "runs"):
+    kept = directory_of(chosen.project, world)
+    if use.look_only and not kept.is_used:
         nothing = memory.MemoryStore(clock=world.clock)
         await closing.enter_async_context(nothing)
         return nothing
-    kept = directory_of(chosen.project, world)
     if not use.look_only:
         kept.prepare()
     if use.address is not None or use.alone:
@@ -197,11 +197,6 @@ async def _store(
     closing.push_async_callback(opened.close)
     await opened.start(serve=use.address is not None)
     return opened
-
-
-def _has_runs(folder: Path) -> bool:
-    # A first use that found no room may have left the folder behind.
-    return folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir())
 
 
 async def _supervisor(

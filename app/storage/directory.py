@@ -135,6 +135,16 @@ class DataDirectory:
             raise room.unusable(self.path, error) from error
         return held
 
+    @property
+    def is_used(self) -> bool:
+        """
+        Return whether something may be kept here; a first use that found no room leaves nothing but empty folders.
+        """
+        runs = self.path / layout.RUNS
+        return (self.path / _IDENTITY).exists() or (
+            runs.is_dir() and any(not path.name.startswith(".") for path in runs.iterdir())
+        )
+
     def service(self) -> dict[str, Any] | None:
         """
         Return who the service is, `pid, host, since, url`; None if nobody is.
