@@ -54,7 +54,7 @@ def token_in(file: Path) -> str:
         token = content.decode("ascii").strip() if len(content) <= _TOKEN_BYTES else ""
         reason = "" if token else "it is empty or too large"
     except (OSError, ValueError) as error:
-        token, reason = "", getattr(error, "strerror", None) or "it is no file of ASCII characters"
+        token, reason = "", getattr(error, "strerror", None) or "it is not a regular file of ASCII characters"
     if not token:
         raise errors.ConfigurationError(f"no token can be read from {file}: {reason}", code="token_unreadable")
     return token

@@ -328,7 +328,7 @@ def _content(files: Disk, path: str) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise _damaged(path, f"it is no file ({error.strerror})") from error
+        raise _damaged(path, f"it is not a regular file ({error.strerror})") from error
 
 
 def _session(found: Mapping[str, Any], agent_session_id: str) -> agent_sessions.AgentSession:
@@ -357,7 +357,7 @@ def _turns(content: bytes | None, path: str) -> list[Mapping[str, plain.Json]]:
 def _object(content: bytes, path: str) -> dict[str, Any]:
     value = _parsed(content)
     if not isinstance(value, dict):
-        raise _damaged(path, "it is no JSON object")
+        raise _damaged(path, "it is not a JSON object")
     return value
 
 

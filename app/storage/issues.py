@@ -196,7 +196,7 @@ def check(files: Disk, name: str) -> str | None:
     try:
         issue = json.loads(files.read(f"{layout.ISSUES}/{name}"))
     except (ValueError, RecursionError) as error:
-        return f"is no JSON ({type(error).__name__})"
+        return f"is not JSON ({type(error).__name__})"
     named = isinstance(issue, dict) and isinstance(issue.get("issue_id"), str)
     return None if named and _name(issue["issue_id"]) == name else "is not the issue of its name"
 

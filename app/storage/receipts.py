@@ -148,7 +148,7 @@ def check(files: Disk, name: str) -> tuple[int, int | None, str | None]:
     for count, (_, line) in enumerate(_lines(files.read(f"{layout.SESSIONS}/{name}/{layout.RECEIPTS}")), start=1):
         receipt = _parsed(line)
         if receipt is None:
-            return count, count, "is no receipt"
+            return count, count, "is not a receipt"
         if _folder(receipt.get("session_id")) != f"{layout.SESSIONS}/{name}":
             return count, count, f"{receipt['receipt_id']} belongs to another session"
         if _hash(receipt.get("payload")) != receipt.get("sha256"):

@@ -70,7 +70,7 @@ def _report(files: Disk, kind: str, name: str) -> dict[str, plain.Json] | None:
     except errors.Unreadable as fault:
         return repair.report(kind, name, [repair.unreadable(fault)])
     except OSError as error:
-        return repair.report(kind, name, [repair.entry(name, "corrupt", f"is no file ({error.strerror})")])
+        return repair.report(kind, name, [repair.entry(name, "corrupt", f"is not a regular file ({error.strerror})")])
 
 
 def _checked(files: Disk, kind: str, name: str) -> Iterator[dict[str, plain.Json]]:

@@ -154,14 +154,6 @@ class Reading:
             (entity for entity in (self._subject_before, self._pov) if entity and _can_be(entity, wanted)), None
         )
 
-    def preceding(self, position: int) -> Mention | None:
-        """
-        Return the last mention of a person before a position in its sentence.
-        """
-        sentence = self.paragraph.sentence_at(position)
-        named = [mention for mention in self._people_before(position) if mention.start >= sentence.start]
-        return named[-1] if named else None
-
     def _people_before(self, position: int) -> list[Mention]:
         index = bisect.bisect_right(self.people, position, key=lambda mention: mention.end)
         return self.people[max(index - _NEAR_MENTIONS, 0) : index]

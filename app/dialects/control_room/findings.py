@@ -9,7 +9,6 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 from app.dialects.control_room import done, refs
 from app.engine import issue_operations, operations, plain, ports, records
@@ -32,8 +31,6 @@ _MISSING = re.compile(r"(no|missing)_")
 _CHANGING = re.compile(
     r"\(?\b\d[\d.,]*\s+(?:times?|words?|sentences?|adverbs?|characters?|lines?)\b\)?|\blines?\s+\d+(?:\s*[-–]\s*\d+)?"
 )
-
-_Finding: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -158,14 +158,3 @@ _PREDICATE = re.compile(rf"(?:{vocabulary.PERSON}(?:(?!'s)| (?:is|was|am)\b| had
 
 def _told_of(text: str) -> tuple[int, bool]:
     return int(text.strip("@?~")), "?" not in text
-
-
-def last_person(text: str, position: int, roster: Roster) -> tuple[int, bool]:
-    """
-    Return the person named first in the clause before a position, 0 if none is.
-    """
-    for match in re.finditer(vocabulary.PERSON + r"(?!'s)", clause(text, position)):
-        number, sure = int(match[0].strip("@?~")), "?" not in match[0]
-        if roster.is_person(number):
-            return number, sure
-    return 0, False
